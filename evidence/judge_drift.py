@@ -67,7 +67,7 @@ def checked(items: int, drift: float, repeats: int) -> Checked:
             dict(zip(places, again.ravel().tolist(), strict=True)),
         )
         shift = found.shift
-        alarms += found.exceeds(0.0)
+        alarms += found.significantly_exceeds(0.0)
         covered += shift.low <= -drift <= shift.high
         if shift.minimum_detectable is not None:
             least.append(shift.minimum_detectable)

@@ -26,7 +26,7 @@ from coeval.analysis.panel.bias_ledger import (
     estimate_length_contrasts,
     judge_length_contrast_sentences,
 )
-from coeval.analysis.panel.panel_reading import estimate_bias_ledger, model_families, model_family
+from coeval.analysis.panel.panel_reading import estimate_biases_by_judge, model_families, model_family
 
 # Runs of each kind: a share of 5% is known to ±1.4 points.
 REPEATS = 1000
@@ -178,7 +178,7 @@ def favours(world: World, seed: int) -> dict[str, FamilyBias]:
     """By judge, in one run of a world."""
     families = model_families((*world.students, *world.judges), {})
     grid, _ = simulate(world.judges, world.items, seed, world.students, world.scatter)
-    found = adjust_bias_ledger(estimate_bias_ledger(grid, families))
+    found = adjust_bias_ledger(estimate_biases_by_judge(grid, families))
     return {judge: one.own if world.bias == "self" else one.family for judge, one in found.items()}
 
 

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -284,7 +284,7 @@ def test_nothing_says_to_install_coeval_from_an_index() -> None:
 
 @pytest.mark.parametrize("extra", sorted(PROJECT["project"]["optional-dependencies"]))
 def test_a_message_names_the_packages_of_an_extra(extra: str) -> None:
-    command = install_command(extra)
+    command = extra_pip_command(extra)
     for requirement in PROJECT["project"]["optional-dependencies"][extra]:
         assert re.split(r"[>=\[]", requirement)[0] in command
     assert "coeval" not in command

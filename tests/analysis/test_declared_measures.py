@@ -80,7 +80,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     for name in ("anna", "ben"):
         session = LabelSession(RunDir(made.path), LabelRequest(name, n=60))
         session.append_labels(
-            [one.make_label(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)]
+            [one.label_with_level(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)]
         )
     return made
 

@@ -11,7 +11,7 @@ from written_run import REFERENCE, WHY_SKIPPED
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import read_score_grid
-from coeval.analysis.panel.g_study import estimate_g_study, select_full_block
+from coeval.analysis.panel.g_study import estimate_g_study, select_well_covered_block
 from coeval.analysis.panel.panel_findings import reliability_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from evidence.g_study import DICE, PARTS, PERFECT, Design, components, drawn, grid_of, points, studied
@@ -147,7 +147,7 @@ def test_a_factor_without_weight_makes_no_item_count() -> None:
         designs=(weighed,),
         items=grid.items._replace(alike=np.arange(30) // 2),
     )
-    found, alone = select_full_block(some, 0), select_full_block(grid, 0)
+    found, alone = select_well_covered_block(some, 0), select_well_covered_block(grid, 0)
     assert found.cells == pytest.approx(alone.cells[5:])
     assert found.cluster.tolist() == (np.arange(5, 30) // 2).tolist()
     assert found.left_out == 0
@@ -225,7 +225,7 @@ def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> Non
 def test_students_and_judges_with_few_scores_leave_a_block() -> None:
     grid = grid_of(scores(10, 20, 4, 3))
     grid.levels[(grid.student == 2) & (grid.item > 3)] = -1
-    block = select_full_block(grid, 0)
+    block = select_well_covered_block(grid, 0)
     assert block.cells.shape == (20, 3, 3)
     assert block.students.tolist() == [0, 1, 3]
     assert block.left_out == 0

@@ -34,14 +34,14 @@ from coeval.analysis.panel.bias_ledger import (
     judge_length_contrast_sentences,
 )
 from coeval.analysis.panel.panel_reading import (
-    estimate_bias_ledger,
+    estimate_biases_by_judge,
     estimate_family_biases,
     estimate_judge_residuals,
     model_families,
     model_family,
 )
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import missing_score_sentences
+from coeval.analysis.run_results import missing_scores_may_reorder_sentences
 from coeval.core.html_table import MeasureRow
 from evidence.leaning import (
     KIN_SCATTER,
@@ -174,15 +174,20 @@ def score(name: str, mean: float, least: float, most: float) -> MeasureRow:
 
 def test_who_may_change_places_is_told_where_bounds_overlap_by_more_than_is_shown() -> None:
     tied = [score("ann", 0.9, 0.896, 0.901), score("ben", 0.899, 0.899, 0.899)]
-    assert list(missing_score_sentences(tied)) == [], "less than a point"
+    assert list(missing_scores_may_reorder_sentences(tied)) == [], "less than a point"
     behind = [score("ann", 0.9, 0.9, 0.9), score("ben", 0.6, 0.5, 0.8), score("cem", 0.5, 0.4, 0.7)]
-    assert list(missing_score_sentences(behind)) == [
+    assert list(missing_scores_may_reorder_sentences(behind)) == [
         "Failed or missing scores could change the order of ben, cem: counted as 0 or 100, they put ben "
         "between 50.0 and 80.0 and cem between 40.0 and 70.0."
     ]
     leading = [score("zoe", 0.95, 0.7, 0.96), *behind]
-    assert len(list(missing_score_sentences([score("zoe", 0.95, 0.3, 0.96), *behind]))) == 1, "all may lead"
-    assert list(missing_score_sentences(leading))[1] == "They could also change the order of ben, cem."
+    assert len(list(missing_scores_may_reorder_sentences([score("zoe", 0.95, 0.3, 0.96), *behind]))) == 1, (
+        "all may lead"
+    )
+    assert (
+        list(missing_scores_may_reorder_sentences(leading))[1]
+        == "They could also change the order of ben, cem."
+    )
 
 
 def simulated(random: np.random.Generator, items: int = 100, judges: int = 3) -> ScoreGrid:
@@ -221,7 +226,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
         assert all(ends[name][0] - NEAR <= means[name] <= ends[name][1] + NEAR for name in order)
         first += order[0] == "ann"
         leads += order[0] == "ann" and ends["ann"][0] >= max(ends["ben"][1], ends["cem"][1])
-        said = missing_score_sentences([score(name, means[name], *ends[name]) for name in order])
+        said = missing_scores_may_reorder_sentences([score(name, means[name], *ends[name]) for name in order])
         reported += any(one.startswith("Failed or missing scores could change who leads") for one in said)
     assert (first, reported + leads) == (200, 200)
     assert reported > 190
@@ -428,7 +433,7 @@ def test_of_two_families_there_is_a_figure_and_no_verdict() -> None:
     students = {"kin-1": 0.6, "kin-2": 0.5, "two-1": 0.6, "two-2": 0.5}
     judges = {"kin-judge": Planted(family=0.2), "two-judge": Planted(), "four-judge": Planted()}
     grid, _ = simulate(judges, 60, 1, students)
-    found = adjust_bias_ledger(estimate_bias_ledger(grid, model_families((*students, *judges), {})))[
+    found = adjust_bias_ledger(estimate_biases_by_judge(grid, model_families((*students, *judges), {})))[
         "kin-judge"
     ].family
     assert found.value is not None
@@ -495,7 +500,7 @@ def test_a_judge_that_likes_what_stands_first_is_named_and_an_honest_one_is_not(
 @pytest.mark.process
 def test_severity_is_what_the_others_give_more() -> None:
     grid, _ = simulate({"a": Planted(0.2), "b": Planted(), "c": Planted()}, 60, 1)
-    ledger = estimate_bias_ledger(grid, {})
+    ledger = estimate_biases_by_judge(grid, {})
     scores = grid.levels / 2
     expected = scores[:, 1:].mean() - scores[:, 0].mean()
     found = ledger["a"]["severity"]
@@ -515,11 +520,11 @@ def test_severity_is_what_the_others_give_more() -> None:
 
 def test_what_the_scores_cannot_tell_is_not_told() -> None:
     alone = simulate({"a": Planted()}, 30, 1)
-    assert not any(bias.value for bias in estimate_bias_ledger(alone.grid, {})["a"].values())
+    assert not any(bias.value for bias in estimate_biases_by_judge(alone.grid, {})["a"].values())
     assert not estimate_length_contrasts(*alone)
     related = {"one": 0.5, "two": 0.7}
     grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
-    ledger = estimate_bias_ledger(grid, dict.fromkeys(("one", "two", "a", "b"), "same"))
+    ledger = estimate_biases_by_judge(grid, dict.fromkeys(("one", "two", "a", "b"), "same"))
     assert ledger["a"].keys() == {"severity"}
     assert estimate_length_contrasts(grid, lengths).keys() == {("a", "b")}
     assert not estimate_length_contrasts(grid, np.full_like(lengths, 100.0))
@@ -546,7 +551,7 @@ def test_families_are_told_by_names(name: str, family: str) -> None:
 @pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
 def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
     grid, _ = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
-    found = adjust_bias_ledger(estimate_bias_ledger(grid, {}))["a"].severity
+    found = adjust_bias_ledger(estimate_biases_by_judge(grid, {}))["a"].severity
     assert (found.value is not None) == (found.ci95 is not None) == known
     assert (found.p_adjusted is not None) == known
 
@@ -554,5 +559,5 @@ def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None
 def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
     grid, _ = simulate({"a": Planted(), "b": Planted()}, 12, 1)
     grid.levels[:] = [0, 1]
-    found = adjust_bias_ledger(estimate_bias_ledger(grid, {}))["a"].severity
+    found = adjust_bias_ledger(estimate_biases_by_judge(grid, {}))["a"].severity
     assert found == AdjustedBias(None, None, None)

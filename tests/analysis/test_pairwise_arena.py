@@ -16,8 +16,8 @@ from coeval.analysis.pairwise.arena import (
     Style,
     StyleControl,
     StyledPair,
-    arena_scores,
     markdown_style,
+    score_by_judge_and_category,
     style_differences,
 )
 from coeval.analysis.pairwise.rates import clipped_mean, healthbench_score
@@ -35,7 +35,7 @@ def judged(
 
 
 def only(judgments: list[ArenaJudgment]) -> ArenaScore:
-    (score,) = arena_scores(judgments)
+    (score,) = score_by_judge_and_category(judgments)
     return score
 
 
@@ -88,12 +88,12 @@ def test_a_judgment_without_both_verdicts_is_counted_and_left_out() -> None:
 
 
 def test_nothing_judged_has_no_scores() -> None:
-    assert arena_scores([]) == ()
+    assert score_by_judge_and_category([]) == ()
 
 
 def test_an_unknown_label_is_named() -> None:
     with pytest.raises(ValueError, match=r"'A>>>B' \(judge j, prompt 7\)"):
-        arena_scores([judged(7, "A>>>B", "A>B")])
+        score_by_judge_and_category([judged(7, "A>>>B", "A>B")])
 
 
 def test_tables_per_judge_and_category_and_of_all() -> None:
@@ -102,7 +102,7 @@ def test_tables_per_judge_and_category_and_of_all() -> None:
         judged(2, "A>B", "B>A", judge="x", category="creative_writing"),
         judged(1, "A>>B", "B>>A", judge="y"),
     ]
-    found = {(s.judge, s.category): s for s in arena_scores(judgments)}
+    found = {(s.judge, s.category): s for s in score_by_judge_and_category(judgments)}
     values = {key: s.win_rate.value for key, s in found.items() if s.win_rate is not None}
     assert values == {
         ("x", "creative_writing"): 0.0,
@@ -141,7 +141,7 @@ def test_intervals_are_of_prompts_and_not_of_verdicts() -> None:
 def test_a_second_judge_who_agrees_adds_no_certainty() -> None:
     one = [judged(n, *(("B>A", "A>B") if n % 3 else ("A>B", "B>A"))) for n in range(90)]
     two = [ArenaJudgment(j.prompt, j.category, "k", j.baseline_first, j.model_first) for j in one]
-    pooled = arena_scores([*one, *two])[-1]
+    pooled = score_by_judge_and_category([*one, *two])[-1]
     assert pooled.judge is None
     assert pooled.win_rate == only(one).win_rate
 
@@ -165,8 +165,8 @@ def test_intervals_hold_what_they_promise() -> None:
 
 def test_the_order_of_judgments_does_not_matter_and_the_seed_does() -> None:
     judgments = [judged(n, "B>A", "A>B" if n % 3 else "B>A", judge=str(n % 2)) for n in range(40)]
-    assert arena_scores(judgments) == arena_scores(judgments[::-1])
-    assert arena_scores(judgments) != arena_scores(judgments, seed=1)
+    assert score_by_judge_and_category(judgments) == score_by_judge_and_category(judgments[::-1])
+    assert score_by_judge_and_category(judgments) != score_by_judge_and_category(judgments, seed=1)
 
 
 @pytest.mark.parametrize(("verdicts", "end"), [(("B>A", "A>B"), 100.0), (("A>>B", "B>>A"), 0.0)])
@@ -255,7 +255,7 @@ class Battles:
             )
 
     def control(self) -> StyleControl:
-        (score,) = arena_scores(self.judgments, styles=self.styles)
+        (score,) = score_by_judge_and_category(self.judgments, styles=self.styles)
         assert score.style is not None
         return score.style
 
@@ -263,7 +263,7 @@ class Battles:
 @pytest.mark.process
 def test_a_liking_for_length_is_taken_out() -> None:
     battles = Battles()
-    (score,) = arena_scores(battles.judgments, styles=battles.styles)
+    (score,) = score_by_judge_and_category(battles.judgments, styles=battles.styles)
     control = score.style
     assert score.win_rate is not None
     assert control is not None
@@ -313,7 +313,7 @@ def test_bootstrap_error_is_that_of_the_regression() -> None:
         for j in battles.judgments
         for won in [j.baseline_first in ("B>A", "B>>A")]
     ]
-    (score,) = arena_scores(judgments, styles=battles.styles)
+    (score,) = score_by_judge_and_category(judgments, styles=battles.styles)
     assert score.style is not None
     prompts = sorted(battles.styles)
     features = style_differences([battles.styles[prompt] for prompt in prompts])
@@ -338,7 +338,7 @@ def test_a_feature_that_never_differs_is_left_out() -> None:
 
 def test_too_few_prompts_are_not_controlled() -> None:
     battles = Battles(49)
-    (score,) = arena_scores(battles.judgments, styles=battles.styles)
+    (score,) = score_by_judge_and_category(battles.judgments, styles=battles.styles)
     assert score.style is None
     assert score.win_rate is not None
 
@@ -347,7 +347,7 @@ def test_too_few_prompts_are_not_controlled() -> None:
 def test_a_model_that_always_wins_still_has_a_rate() -> None:
     battles = Battles(60)
     won = [ArenaJudgment(j.prompt, j.category, j.judge, "B>A", "A>B") for j in battles.judgments]
-    (score,) = arena_scores(won, styles=battles.styles)
+    (score,) = score_by_judge_and_category(won, styles=battles.styles)
     assert score.style is not None
     assert score.style.win_rate.value == pytest.approx(100, abs=0.1)
 
@@ -356,7 +356,7 @@ def test_a_judged_prompt_without_styles_is_named() -> None:
     battles = Battles(60)
     del battles.styles["p0007"]
     with pytest.raises(ValueError, match=r"lack 1 judged prompts, such as 'p0007'"):
-        arena_scores(battles.judgments, styles=battles.styles)
+        score_by_judge_and_category(battles.judgments, styles=battles.styles)
 
 
 # test_pairwise_healthbench

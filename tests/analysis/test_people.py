@@ -426,7 +426,7 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
         found = set()
         for scale in (HIGH_MEDIUM_LOW, replace(HIGH_MEDIUM_LOW, values=(0.0, 0.7, 1.0))):
             of_it = grid._replace(designs=(design._replace(scales={"plot": scale}),))
-            found.add(ShownTexts(reader, {answer}, of_it).hash_shown_texts(answer, "haiku", "plot"))
+            found.add(ShownTexts(reader, {answer}, of_it).hash_texts_and_criterion(answer, "haiku", "plot"))
     assert len(found) == 2
     assert all(shown for shown, _ in found)
 
@@ -480,5 +480,5 @@ def test_a_bias_that_is_not_significant_is_said_to_be_so(found: PeopleMeasures) 
 @pytest.mark.process
 def test_people_are_written_as_elsewhere(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run", ("anna", "ben")))
-    assert [*found.agreement_by_name] == [("anna", "ben")]
+    assert [*found.agreement_by_person_name] == [("anna", "ben")]
     assert "human:" not in " ".join(people_sentences(found))

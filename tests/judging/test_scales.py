@@ -86,10 +86,11 @@ def test_a_list_whose_best_level_is_unknown_is_refused_with_both_ways_out(writte
 
 
 def test_a_description_names_the_best_end() -> None:
-    assert FIVE.describe_levels() == "1 (worst) to 5 (best)"
-    assert parse_scale(["yes", "no"]).describe_levels() == "no (0), yes (1)"
+    assert FIVE.levels_naming_best() == "1 (worst) to 5 (best)"
+    assert parse_scale(["yes", "no"]).levels_naming_best() == "no (0), yes (1)"
     assert (
-        parse_scale({"bad": 0, "so so": 1, "good": 3}).describe_levels() == "bad (0), so so (0.333), good (1)"
+        parse_scale({"bad": 0, "so so": 1, "good": 3}).levels_naming_best()
+        == "bad (0), so so (0.333), good (1)"
     )
 
 

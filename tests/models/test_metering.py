@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coeval.core.errors import QuotaExhausted, StoreError
-from coeval.core.model import ModelSpec, mark_cut_by_window, min_answer_limit, refuses_limit
+from coeval.core.model import ModelSpec, lowest_answer_limit, mark_if_cut_by_window, refuses_limit
 from coeval.core.records import Completion, SamplingParameters, Usage
 from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
@@ -609,7 +609,7 @@ def test_a_count_too_small_for_its_text_is_no_sign_of_a_window(
     text: str, reasoning: str | None, output: int, finish: str
 ) -> None:
     cut = Completion(text, Usage(20, output), finish_reason="length", reasoning=reasoning, truncated=True)
-    assert mark_cut_by_window(cut, 300).finish_reason == finish
+    assert mark_if_cut_by_window(cut, 300).finish_reason == finish
 
 
 @pytest.mark.parametrize(
@@ -627,4 +627,4 @@ def test_one_answer_is_limited_by_what_is_laid_over_it_however_many_there_are(
     max_tokens: int | None, extra: dict[str, Any], limit: int | None
 ) -> None:
     spec = ModelSpec(name="m", interface="openai", model="m", extra_body=extra)
-    assert min_answer_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit
+    assert lowest_answer_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit

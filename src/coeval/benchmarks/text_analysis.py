@@ -48,7 +48,6 @@ def word_runs(text: str) -> list[str]:
 
 
 def treebank_words(sentence: str) -> list[str]:
-    """Return the Penn Treebank tokens of one sentence."""
     if sentence.startswith('"'):
         sentence = "`` " + sentence[1:]
     body, tail = _split_last_period(sentence)
@@ -461,7 +460,6 @@ class Language:
 
     @cached_property
     def missing_resources(self) -> tuple[str, ...]:
-        """Name the resources that no folder has."""
         loaded = {PUNKT: self._punkt, TAGGER: self._tagger, STOP_WORDS: self._stop_word_list}
         return tuple(name for name, resource in loaded.items() if resource is None)
 

@@ -92,7 +92,7 @@ def load_foreign(load: Callable[[], Any], subject: str, way_out: str) -> Any:
     Raises UsageError, which names ``subject``, for whatever that code raises, an exit or an interruption
     too; the user's Ctrl-C and the machine's errors pass through.
     """
-    with _record_ctrl_c() as signals:
+    with _record_and_pass_on_ctrl_c() as signals:
         try:
             return load()
         except CoevalError:
@@ -107,7 +107,7 @@ def load_foreign(load: Callable[[], Any], subject: str, way_out: str) -> Any:
 
 
 @contextmanager
-def _record_ctrl_c() -> Iterator[list[int]]:
+def _record_and_pass_on_ctrl_c() -> Iterator[list[int]]:
     """Collect SIGINT while entered, so that a KeyboardInterrupt without one is known to be the code's own.
     Python delivers signals to the main thread alone."""
     signals: list[int] = []
@@ -128,7 +128,7 @@ def _record_ctrl_c() -> Iterator[list[int]]:
             signal.signal(signal.SIGINT, before)
 
 
-def install_command(extra: str) -> str:
+def extra_pip_command(extra: str) -> str:
     """Return the pip command for an extra's packages. It never names CoEval: no index has it, so its name
     there could become anyone's."""
     try:

@@ -43,7 +43,7 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_decode_path)
     except _RAISED as error:
-        if (rest := _strip_byte_order_mark(data)) is not None:
+        if (rest := _data_after_byte_order_mark(data)) is not None:
             return decode(rest, kind)
         raise _map_decoding_error(error) from error
 
@@ -66,7 +66,7 @@ def decode_python(data: bytes, kind: type[T]) -> T:
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)")
 
 
-def decode_damaged(data: bytes) -> tuple[Any, bool]:
+def decode_replacing_surrogates(data: bytes) -> tuple[Any, bool]:
     """Decode JSON as some hosts write it; return whether characters were replaced as well. Surrogates that
     make no character become U+FFFD; NaN and Infinity null. Raises Undecodable: it is no JSON."""
     try:
@@ -88,7 +88,7 @@ def make_decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -
         try:
             return read(data)
         except _RAISED as error:
-            if (rest := _strip_byte_order_mark(data)) is not None:
+            if (rest := _data_after_byte_order_mark(data)) is not None:
                 return decode_one(rest)
             raise _map_decoding_error(error) from error
 
@@ -124,7 +124,7 @@ def _decode_path(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"{kind.__name__} cannot be read")
 
 
-def _strip_byte_order_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
+def _data_after_byte_order_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
     """Return the data after a byte order mark, which some editors write first; None without one."""
     if isinstance(data, str):
         return data[1:] if data.startswith("\ufeff") else None

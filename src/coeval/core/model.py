@@ -161,7 +161,7 @@ _MOST_CHARACTERS = 8
 NO_LIMIT = (-1, -2)
 
 
-def max_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+def max_tokens_of_all_answers(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
     """Return the most tokens that all answers to a request may have; None if nothing bounds them.
 
     Parameters laid over the body count by every name that hosts have for the limit, and the largest
@@ -173,7 +173,7 @@ def max_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | No
     return int(max(limits) * max(answers))
 
 
-def min_answer_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+def lowest_answer_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
     """Return the lowest limit on one answer; None if nothing bounds it. Parameters laid over the body replace
     ours, and a host heeds only one of two names."""
     limits, _ = _find_limits_and_counts(sampling, spec)
@@ -208,13 +208,13 @@ _MOST_TAKEN = re.compile(
 )
 
 
-def refuses_limit(message: str, limit: int | None) -> bool:
+def refuses_limit(message: str, answer_limit: int | None) -> bool:
     """Check whether a refusal is of the limit on answers itself, so that every request with it
     fails: it names a lower one. A prompt that leaves too little room for its answer is one item's affair."""
-    if limit is None or not _NAMES_LIMIT.search(message):
+    if answer_limit is None or not _NAMES_LIMIT.search(message):
         return False
     most = [int(number.replace(",", "")) for number in _MOST_TAKEN.findall(message)]
-    return any(1 < number < limit for number in most)
+    return any(1 < number < answer_limit for number in most)
 
 
 def find_answer_limits(parameters: ParametersByName) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -241,12 +241,12 @@ def mark_if_uncounted(completion: Completion) -> Completion:
     return msgspec.structs.replace(completion, usage=msgspec.structs.replace(usage, uncounted=True))
 
 
-def mark_cut_by_window(completion: Completion, limit: int | None) -> Completion:
+def mark_if_cut_by_window(completion: Completion, answer_limit: int | None) -> Completion:
     """Mark a completion that its server cut off below ``limit``: prompt and answer fill the window, and the
     host says only "length". A token count too small for the text proves nothing."""
     tokens = completion.usage.output_tokens
     cut = completion.finish_reason == "length" and completion.truncated and not completion.usage.uncounted
-    if limit is None or not cut or not 0 < tokens < _BELOW_LIMIT * limit:
+    if answer_limit is None or not cut or not 0 < tokens < _BELOW_LIMIT * answer_limit:
         return completion
     if len(completion.text) + len(completion.reasoning or "") > _MOST_CHARACTERS * tokens:
         return completion

@@ -29,9 +29,9 @@ _face: ContextVar[Frontend] = ContextVar("face", default=Frontend.PYTHON)
 
 
 @contextmanager
-def messages_for(face: Frontend) -> Iterator[None]:
+def messages_for(frontend: Frontend) -> Iterator[None]:
     """Make messages in this context, and in tasks started in it, use the words of ``face``."""
-    token = _face.set(face)
+    token = _face.set(frontend)
     try:
         yield
     finally:

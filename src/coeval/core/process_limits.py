@@ -54,7 +54,7 @@ def require_address_space() -> None:
         )
 
 
-def raise_file_limit() -> None:
+def raise_file_limit_for_run() -> None:
     """Raise the limit on open files to what a run needs; UsageError where the hard limit is lower."""
     if sys.platform == "win32":
         return

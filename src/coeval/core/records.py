@@ -192,15 +192,15 @@ class Usage(msgspec.Struct, frozen=True):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if both_priced else None,
-            _add_counts(self.cached_tokens, other.cached_tokens),
-            _add_counts(self.cache_write_tokens, other.cache_write_tokens),
-            _add_counts(self.reasoning_tokens, other.reasoning_tokens),
+            _add_known(self.cached_tokens, other.cached_tokens),
+            _add_known(self.cache_write_tokens, other.cache_write_tokens),
+            _add_known(self.reasoning_tokens, other.reasoning_tokens),
             self.uncounted or other.uncounted,
-            _add_counts(self.stored, other.stored),
+            _add_known(self.stored, other.stored),
         )
 
 
-def _add_counts(first: int | msgspec.UnsetType, second: int | msgspec.UnsetType) -> int | msgspec.UnsetType:
+def _add_known(first: int | msgspec.UnsetType, second: int | msgspec.UnsetType) -> int | msgspec.UnsetType:
     if first is msgspec.UNSET:
         return second
     return first if second is msgspec.UNSET else first + second

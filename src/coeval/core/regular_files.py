@@ -42,7 +42,7 @@ def read_file_bytes(path: Path) -> bytes:
 _LARGEST_SCRIPT = 10 << 20
 
 
-def find_scripts(words: Iterable[str]) -> list[Path]:
+def find_small_files(words: Iterable[str]) -> list[Path]:
     """Return the words of a command that are files, without large ones; what is none is passed over."""
     files = [Path(word) for word in words if os.path.isfile(word)]  # noqa: PTH113  Path's raises for long ones
     return [file for file in files if file.stat().st_size <= _LARGEST_SCRIPT]

@@ -36,7 +36,7 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
     values: tuple[float, ...]
 
     @property
-    def is_numeric(self) -> bool:
+    def has_consecutive_integers(self) -> bool:
         """Check whether the levels are consecutive whole numbers."""
         first = self.levels[0]
         if not first.removeprefix("-").isdecimal():
@@ -69,11 +69,11 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
     def to_config(self) -> str | dict[str, float]:
         """Write the scale as `parse_scale` reads it back: a range, or level → value."""
         equal = tuple(index / (len(self.levels) - 1) for index in range(len(self.levels)))
-        if self.is_numeric and self.values == equal:
+        if self.has_consecutive_integers and self.values == equal:
             return f"{self.levels[0]}-{self.levels[-1]}"
         return dict(zip(self.levels, self.values, strict=True))
 
-    def in_words(self) -> str:
+    def levels_and_values_text(self) -> str:
         """Write the scale in full, in the fewest words: ``1-5``, or ``no 0, yes 1``."""
         written = self.to_config()
         if isinstance(written, str):
@@ -82,11 +82,11 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
 
     def levels_text(self) -> str:
         """Write the levels from worst to best: ``1 to 5``, or ``poor, fair, good, excellent``."""
-        if self.is_numeric and len(self.levels) > 2:
+        if self.has_consecutive_integers and len(self.levels) > 2:
             return f"{self.levels[0]} to {self.levels[-1]}"
         return ", ".join(self.levels)
 
-    def describe_levels(self) -> str:
+    def levels_naming_best(self) -> str:
         """Write which end is the best: ``1 (worst) to 5 (best)``, or ``no (0), yes (1)``."""
         if " to " in self.levels_text() and isinstance(self.to_config(), str):
             return f"{self.levels[0]} (worst) to {self.levels[-1]} (best)"

@@ -97,7 +97,7 @@ def list_settings_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     return sorted(read_settings(record).values(), key=group_and_base)
 
 
-def effective_defaults(record: type[msgspec.Struct]) -> Mapping[str, object]:
+def values_for_none(record: type[msgspec.Struct]) -> Mapping[str, object]:
     """Return the value that each field's None stands for, by name."""
     return {
         name: field.setting.usual
@@ -112,14 +112,14 @@ def _iterate_settings(record: type[msgspec.Struct]) -> Iterator[Declared]:
         hint = hints[field.name]
         setting = next((extra for extra in _annotation_extras(hint) if isinstance(extra, Setting)), None)
         if setting is not None:
-            yield Declared(field.name, field.default, setting, _unwrap_types(hint))
+            yield Declared(field.name, field.default, setting, _types_without_none(hint))
 
 
 def strip_range(kind: Any) -> Any:
     return get_args(kind)[0] if _annotation_extras(kind) else kind
 
 
-def _unwrap_types(hint: Any) -> tuple[Any, ...]:
+def _types_without_none(hint: Any) -> tuple[Any, ...]:
     kind = get_args(hint)[0]
     for extra in _annotation_extras(hint):
         if isinstance(extra, msgspec.Meta):  # nested annotations are one

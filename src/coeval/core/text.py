@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -135,7 +134,7 @@ def extract_json(text: str) -> Extracted:
 
     Raises Unparsable: there is nothing like JSON in the reply, or it is nested beyond all reason.
     """
-    begin = _find_json_start(text)
+    begin = _index_after_json_fence(text)
     starts = (begin, 0) if begin else (0,)
     try:
         for start in starts:
@@ -158,13 +157,13 @@ def every_json(text: str) -> Iterator[tuple[int, Any]]:
     Nesting beyond reason ends it; see `extract_json`.
     """
     with suppress(RecursionError):
-        begin = _find_json_start(text)
-        for start, value in _iterate_json(text[begin:], Pairs):
+        begin = _index_after_json_fence(text)
+        for start, value in _iterate_json_and_damaged_start(text[begin:], Pairs):
             if value is not None and not _is_deeper(value, _MOST_NESTED):
                 yield begin + start, value
 
 
-def _find_json_start(text: str) -> int:
+def _index_after_json_fence(text: str) -> int:
     """Return where to look for JSON first: behind a fence, unless the reply begins as an object."""
     fence = None if text.lstrip().startswith("{") else _JSON_FENCE.search(text)
     return fence.end() if fence is not None else 0
@@ -173,19 +172,19 @@ def _find_json_start(text: str) -> int:
 def _find_first_json(text: str) -> Extracted | None:
     """Find valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
     weak: Extracted | None = None
-    for start, value in _iterate_json(text):
+    for start, value in _iterate_json_and_damaged_start(text):
         if value is None:
             # Valid objects further on may lie inside this damaged one, so it is tried first.
-            if repaired := _repair_json(text[start:]):
-                return Extracted(_drop_surrogates(repaired, text), repaired=True)
+            if repaired := _repair_json_or_none(text[start:]):
+                return Extracted(_replace_surrogates(repaired, text), repaired=True)
         elif value and (isinstance(value, dict) or isinstance(value[0], dict)):
-            return Extracted(_drop_surrogates(value, text), repaired=False)
+            return Extracted(_replace_surrogates(value, text), repaired=False)
         elif weak is None:  # such as [1] or {} in prose
-            weak = Extracted(_drop_surrogates(value, text), repaired=False)
+            weak = Extracted(_replace_surrogates(value, text), repaired=False)
     return weak
 
 
-def _iterate_json(
+def _iterate_json_and_damaged_start(
     text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Iterator[tuple[int, Any]]:
     """Yield where JSON begins in ``text``, with its value, or None if it is damaged.
@@ -214,7 +213,7 @@ def _iterate_json(
             yield start, value
 
 
-def _repair_json(text: str) -> Any:
+def _repair_json_or_none(text: str) -> Any:
     """Repair the object or array at the start of ``text``; None if nothing is left of it."""
     if len(text) > _REPAIR_LIMIT:
         return None
@@ -247,7 +246,7 @@ def _is_deeper(value: Any, limit: int) -> bool:
     return True
 
 
-def _drop_surrogates(value: Any, source: str) -> Any:
+def _replace_surrogates(value: Any, source: str) -> Any:
     r"""Replace lone surrogates, which ``\ud800`` in JSON can make and UTF-8 cannot hold."""
     if not _SURROGATE_ESCAPE.search(source):
         return value
@@ -349,47 +348,6 @@ def join_names(texts: Iterable[str], most: int = 8) -> str:
 def warning_to_sentence(warning: str) -> str:
     """Turn the text that a terminal shows behind "warning:" into a sentence."""
     return f"{warning[:1].upper()}{warning[1:]}" + ("" if warning.endswith(".") else ".")
-
-
-def dollars(usd: float) -> str:
-    """Format dollars with two decimals, or as many as two digits take: ``$0.19``, ``$0.054``."""
-    usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits
-    return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.{dollar_decimals(usd)}f}"
-
-
-def dollar_decimals(usd: float) -> int:
-    """Return the decimals of an amount: two, or as many as two digits take."""
-    exponent = int(f"{round(usd, 10):.1e}".partition("e")[2])
-    return max(2, 1 - exponent) if usd else 2
-
-
-def limit_in_dollars(usd: float) -> str:
-    """Format a limit with all the digits its user gave: ``$20.00``, ``$0.00005``."""
-    return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
-
-
-def dollars_beyond_limit(limit: float, *amounts: float) -> list[str]:
-    """Format amounts with enough digits to show that their sum exceeds a limit."""
-    for digits in range(4, 9):
-        amounts_rounded = [round(usd, digits) for usd in amounts]
-        if all(amounts_rounded) and sum(amounts_rounded) > limit:
-            return [f"${usd:,.{digits}f}" for usd in amounts_rounded]
-    return [dollars(usd) for usd in amounts]
-
-
-def dollar_rate(usd: float) -> str:
-    """Format a price, ``0.60`` or ``0.075``: two decimals, or as many as needed."""
-    return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
-
-
-def format_probability(p: float) -> str:
-    """Format a probability: ``0.034``, or ``<0.001``, never zero."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def p_value_text(p: float) -> str:
-    """Format a p-value: ``p = 0.034``, or ``p < 0.001``."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -13,11 +13,12 @@ import msgspec
 
 from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.core.foreign import convert
-from coeval.core.model import ModelSpec, max_answer_tokens
+from coeval.core.model import ModelSpec, max_tokens_of_all_answers
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
-from coeval.core.text import dollars, dollars_beyond_limit, join_names, limit_in_dollars
+from coeval.core.text import join_names
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, describe_uncertain
@@ -158,7 +159,7 @@ def require_prices_and_bounds(
         key = str(BUDGET if budget_usd is not None else max_cost(spec.name))
         if of_model.price is None:
             unpriced[spec.name] = key
-        elif of_model.most is not None and max_answer_tokens(sampling, spec) is None:
+        elif of_model.most is not None and max_tokens_of_all_answers(sampling, spec) is None:
             unbounded[spec.name] = key
     problems = []
     if unpriced:

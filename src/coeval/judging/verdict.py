@@ -53,7 +53,7 @@ def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, r
     """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
     ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too."""
     requested = [normalize_name(factor) for factor in scales]
-    stated = [pair for _, value in every_json(text) for pair in _iterate_stated_values(value, {*requested})]
+    stated = [pair for _, value in every_json(text) for pair in _iterate_named_values(value, {*requested})]
     contradicted = set()
     for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         alone = requested.count(fold) == 1
@@ -75,13 +75,13 @@ def is_contradicted(text: str, key: str) -> bool:
     return any(type(value) is not type(values[0]) or value != values[0] for value in values[1:])
 
 
-def find_levels(text: str, scale: RubricScale) -> set[str]:
+def find_levels_given_to_any_key(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
     words = re.findall(_level_expression(scale), _REASON.sub("", text), re.IGNORECASE)
     return _match_levels(words, scale)
 
 
-def _iterate_stated_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
+def _iterate_named_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
     """Yield the names and values that JSON pairs, at any depth; only some of the values are levels."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
@@ -94,10 +94,10 @@ def _iterate_stated_values(value: Any, requested: set[str]) -> Iterator[tuple[st
             scores = _list_scores(item) if isinstance(item, Pairs) else []
             yield from ((key, score) for score in scores)
             if not scores or normalize_name(key) not in requested:
-                yield from _iterate_stated_values(item, requested)
+                yield from _iterate_named_values(item, requested)
     elif isinstance(value, list):
         for item in value:
-            yield from _iterate_stated_values(item, requested)
+            yield from _iterate_named_values(item, requested)
 
 
 def _list_scores(entry: Pairs) -> list[Any]:
@@ -263,7 +263,7 @@ def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> StatedVerdic
     word too. Raises Unparsable: the reply is anything else."""
     if (level := _parse_bare_level(text, scale)) is not None:
         return StatedVerdict(level, "")
-    if ("{" in text or "[" in text) and len(find_levels(text, scale)) < 2:
+    if ("{" in text or "[" in text) and len(find_levels_given_to_any_key(text, scale)) < 2:
         with suppress(Unparsable):
             if (stated := _parse_single_json_level(extract_json(text).value, scale)) is not None:
                 return stated
@@ -407,7 +407,7 @@ def order_answers(order: Order, model: str, baseline: str) -> OrderedAnswers:
     return OrderedAnswers(baseline, model) if order == "baseline-first" else OrderedAnswers(model, baseline)
 
 
-def parse_label(text: str, labels: Collection[str]) -> str:
+def parse_last_bracketed_label(text: str, labels: Collection[str]) -> str:
     """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``. Raises
     Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``)."""
     upper = text.upper()

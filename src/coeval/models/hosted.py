@@ -15,10 +15,10 @@ import msgspec
 from coeval.core.errors import BadRequest, ModelError, Undecodable, Unreadable
 from coeval.core.model import (
     Model,
-    mark_cut_by_window,
+    lowest_answer_limit,
+    mark_if_cut_by_window,
     mark_if_uncounted,
-    max_answer_tokens,
-    min_answer_limit,
+    max_tokens_of_all_answers,
     refuses_limit,
 )
 from coeval.core.records import Completion, Request, SamplingParameters, ServedAs, Usage
@@ -270,7 +270,7 @@ class HostedModel(Model):
             return await self._complete_adapting_to_refusals(request)
         except BadRequest as error:
             return await self._retry_without(request, sent, error, structured=structured)
-        completion = mark_cut_by_window(completion, min_answer_limit(sent.sampling, self._spec))
+        completion = mark_if_cut_by_window(completion, lowest_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     async def _retry_without(
@@ -280,7 +280,7 @@ class HostedModel(Model):
         from now on; a schema that it does not name, or that broke the host, is left out once, and for good if
         that helps: no host lists which of its models follow one. Raises BadRequest: the host's first refusal,
         if nothing may be left out, or none of it was the cause."""
-        if refuses_limit(str(error), min_answer_limit(sent.sampling, self._spec)):
+        if refuses_limit(str(error), lowest_answer_limit(sent.sampling, self._spec)):
             if not request.raised:
                 self._admission.stop_at_refused_limit(error, judge=request.purpose == "evaluation")
             raise error
@@ -315,7 +315,7 @@ class HostedModel(Model):
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Send a request's body, as `Http.post` does."""
         if self._priced:
-            tokens = max_answer_tokens(request.sampling, self._spec)
+            tokens = max_tokens_of_all_answers(request.sampling, self._spec)
             reservation = self._admission.make_reservation(len(body), tokens, request.priority)
             return self._send_reserved(reservation, body, call)
         if self._admission.has_budget and not call.probe:

@@ -19,7 +19,7 @@ from coeval.analysis.people.label_questions import (
     judged_factors_by_task,
     labels_of_person,
     make_empty_labels,
-    make_questions,
+    make_questions_on_unchanged_texts,
     pick_answers,
     question_id,
 )
@@ -70,11 +70,11 @@ class LabelSession:
             factors = judged_factors_by_task(grid, request.factors)
             recorded = labels_of_person(read_labels(self.path), judge)
             drawn = _keep_drawn_labels(recorded, factors)
-            part = _draw_answers(grid, factors, request, has_drawn=bool(drawn))
+            part = _pick_or_draw_answers(grid, factors, request, has_drawn_before=bool(drawn))
             answers = {key.answer for key, _ in part} | {label.response_id for label in drawn}
             texts = ShownTexts(reader, answers, grid)
             needed = make_empty_labels(texts, part, factors, judge)
-            asked_for = list(_keep_current_labels(texts, needed, recorded))
+            asked_for = list(_fill_in_current_levels(texts, needed, recorded))
             if not request.items:
                 existing = frozenset(recorded)
                 if new := [label for label in asked_for if label not in existing]:
@@ -83,7 +83,7 @@ class LabelSession:
                 if request.n is not None and request.draws:
                     first = {key.answer for key, _ in part}
                     asked_for = [label for label in asked_for if label.response_id in first]
-            self.questions = tuple(make_questions(grid, texts, asked_for))
+            self.questions = tuple(make_questions_on_unchanged_texts(grid, texts, asked_for))
         if not self.questions:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
         self._by_id = {question.id: question for question in self.questions}
@@ -96,7 +96,6 @@ class LabelSession:
 
     @property
     def levels_by_id(self) -> dict[str, str]:
-        """Return the level by question."""
         return dict(self._levels)
 
     @property
@@ -110,7 +109,7 @@ class LabelSession:
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:
             raise UsageError("there is no such question, or its scale has no such level")
-        self.append_labels([question.make_label(known_level)])
+        self.append_labels([question.label_with_level(known_level)])
 
     def append_labels(self, labels: Iterable[HumanLabel]) -> None:
         """Append labels of the session's questions, such as those of a sheet."""
@@ -127,7 +126,7 @@ class LabelSession:
         if not self._levels:
             return None
         question = self._by_id[next(reversed(self._levels))]
-        self.append_labels([question.make_label(None)])
+        self.append_labels([question.label_with_level(None)])
         return question
 
 
@@ -142,7 +141,7 @@ def _refuse_pairwise_only(reader: RunReader, grid: ScoreGrid) -> None:
         )
 
 
-def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
+def read_levels_by_question(folder: RunDir, by: str) -> dict[str, str]:
     """Read a person's levels, by question; raises as `read_labels` and `judge_id_of_valid_name` do."""
     labels = labels_of_person(read_labels(folder.path), judge_id_of_valid_name(by))
     return {
@@ -152,14 +151,14 @@ def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
     }
 
 
-def _draw_answers(
-    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, has_drawn: bool
+def _pick_or_draw_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, has_drawn_before: bool
 ) -> list[DrawnAnswer]:
-    """Draw the answers that a person's request adds; ``has_drawn``: some were drawn before."""
+    """Draw the answers that a person's request adds; ``has_drawn_before``: some were drawn before."""
     if request.items:
         return pick_answers(grid, factors, request.items)
     n = request.n
-    if n is None and not has_drawn:
+    if n is None and not has_drawn_before:
         if not request.draws:
             raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
         n = USUAL_N
@@ -167,7 +166,7 @@ def _draw_answers(
     return assign_answers(part, request.among, request.by, request.overlap)
 
 
-def _keep_current_labels(
+def _fill_in_current_levels(
     texts: ShownTexts, needed: Iterable[HumanLabel], recorded: Iterable[HumanLabel]
 ) -> Iterator[HumanLabel]:
     """Yield the needed labels, with recorded levels unless the texts have changed. A label picked by hand

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
@@ -72,7 +72,7 @@ class SweepEngine(ABC):
         """Release what the engine holds. No worker runs any more."""
 
 
-def worker_command(folder: Path | None) -> tuple[str, ...]:
+def make_worker_command(folder: Path | None) -> tuple[str, ...]:
     """Return the command of a worker's process, by this interpreter. None: it runs one worker after another,
     named on its standard input, and ends with that pipe."""
     return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
@@ -121,7 +121,7 @@ def make_run_arguments(
     """Return the arguments of `run_worker_command`; ``key_variable`` holds the tested model's key."""
     passed = {name: environment[name] for name in (*PASSED_ON, key_variable) if name in environment}
     folder = worker.folder.resolve()
-    return worker_command(folder), str(folder / WORKER_LOG), str(Path.cwd()), passed
+    return make_worker_command(folder), str(folder / WORKER_LOG), str(Path.cwd()), passed
 
 
 def run_worker_command(command: Sequence[str], log: str, cwd: str, environment: Mapping[str, str]) -> int:
@@ -212,7 +212,7 @@ class LocalEngine(SweepEngine):
         replace_worker_files(worker)
         process = self._kept.pop(slot.number, None)
         if process is None or process.returncode is not None:
-            command = worker_command(None if self._keeps else worker.folder)
+            command = make_worker_command(None if self._keeps else worker.folder)
             log = worker.folder / WORKER_LOG  # of what is written before the worker has opened it
             stdout = PIPE if self._keeps else DEVNULL
             process = await start_process(command, log, self._environment, stdout=stdout)
@@ -279,7 +279,7 @@ def join_or_start_ray(per_slot: int, count: int | None, environment: Mapping[str
     try:
         import ray
     except ImportError as error:
-        raise UsageError(f"--engine ray needs Ray: {install_command('ray')}") from error
+        raise UsageError(f"--engine ray needs Ray: {extra_pip_command('ray')}") from error
     logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its defaults
     ours = not ray.is_initialized()
     if ours:
@@ -398,7 +398,7 @@ def open_slurm(
     try:
         import submitit
     except ImportError as error:
-        raise UsageError(f"--engine slurm needs submitit: {install_command('slurm')}") from error
+        raise UsageError(f"--engine slurm needs submitit: {extra_pip_command('slurm')}") from error
     wished = {**USUAL, **settings}
     cluster = wished.pop("cluster", "slurm")
     gpus = {} if cluster == "local" else {"gpus_per_node": per_slot}

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import GAPS, CoevalError, StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
@@ -155,7 +155,7 @@ def sweep_callback(out: str | Path) -> Any:
     try:
         from transformers import TrainerCallback
     except ImportError as error:
-        raise UsageError(f"the callback needs transformers: {install_command('huggingface')}") from error
+        raise UsageError(f"the callback needs transformers: {extra_pip_command('huggingface')}") from error
 
     class SweepCallback(TrainerCallback):  # type: ignore[misc]  # untyped
         """Submits what is saved; only the process of rank 0 does."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
 from coeval.core.text import digest, join_names, pluralize
@@ -218,7 +218,7 @@ def _extract_pdf_text(file: Path) -> str:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
     except ImportError:
-        raise _SkippedFile(f"a PDF needs pypdf: {install_command('pdf')}") from None
+        raise _SkippedFile(f"a PDF needs pypdf: {extra_pip_command('pdf')}") from None
     try:
         text = "\n\n".join(page.extract_text() for page in PdfReader(file).pages)
     except (FileNotDecryptedError, DependencyError):

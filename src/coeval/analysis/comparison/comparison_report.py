@@ -11,10 +11,18 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA, scale_of_unit
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import MISSING, NOT_KNOWN, gap_text, metric_difference_text, metric_text
+from coeval.core.figures import (
+    MISSING,
+    NOT_KNOWN,
+    format_figure,
+    gap_text,
+    metric_difference_text,
+    metric_text,
+    p_value_text,
+)
 from coeval.core.html_table import Columns, html_lines, html_table, record_columns
 from coeval.core.plain import escape_line
-from coeval.core.text import format_probability, join_names, p_value_text, pluralize
+from coeval.core.text import join_names, pluralize
 
 # --- Comparison of two sides in one metric
 
@@ -29,10 +37,10 @@ class Comparison(PairDifference, frozen=True):
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted``, ``ci95_adjusted`` and
     ``verdict`` allow for all comparisons of the report (`coeval.analysis.comparison.family`); ``p`` and
-    ``ci95`` are of this one alone. ``gate`` says where (`scope_phrase`) the comparison above it is not
-    significant, so that this one is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too:
-    None where nothing can be told, as of one judge; ``judges`` scored both, of which ``agreeing`` by
-    themselves put the same one ahead; None: nobody judged. ``minimum_detectable`` is the true difference that
+    ``ci95`` are of this one alone. ``gate`` says where the comparison above it is not significant, so
+    that this one is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too: None where
+    nothing can be told, as of one judge; ``judges`` scored both, of which ``agreeing`` by themselves put the
+    same one ahead; None: nobody judged. ``minimum_detectable`` is the true difference that
     would be found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
     Of a run that grows, p-values and adjusted intervals hold at any look: ``look`` says which this is; empty:
     the only one. ``sentence`` says it all in words. ``identical``: both score the same on every item.
@@ -69,7 +77,8 @@ def comparison_sentence(comparison: Comparison) -> str:
     ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
     true gap of 2.6 points would be detected four times in five``
     """
-    where, count = scope_phrase(comparison), pluralize(comparison.n, f"shared {comparison.counted}")
+    where = overall_or_on_task_phrase(comparison)
+    count = pluralize(comparison.n, f"shared {comparison.counted}")
     if comparison.identical:
         return f"{comparison.a} and {comparison.b} have identical scores {where}: {count}"
     lead = comparison.with_leader_as_b
@@ -82,7 +91,7 @@ def comparison_sentence(comparison: Comparison) -> str:
         text = tie_text(names, lead, count, f" {where}", comparison.unit)
     else:
         text = lead_text(names, lead, count, f" {where}", comparison.unit, at_any_look=bool(comparison.look))
-        text += _judges_clause(lead)
+        text += _allowing_for_other_judges_clause(lead)
     if comparison.minimum_detectable is None:
         return text
     return f"{text}. {_detectable_difference_sentence(comparison, comparison.minimum_detectable)}"
@@ -121,13 +130,13 @@ def p_value_clause(p: float | None, *, at_any_look: bool = False) -> str:
     return "" if p is None else f" ({p_value_text(p)}{' at any look' if at_any_look else ''})"
 
 
-def _judges_clause(comparison: Comparison) -> str:
+def _allowing_for_other_judges_clause(comparison: Comparison) -> str:
     """Describe b's lead with judges as a sample too; empty for one judge, or if nobody judged."""
     if comparison.judges is None or comparison.judges == 1:
         return ""
     if comparison.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    if (by := interval_over_judges_text(comparison, comparison.unit)) == NOT_KNOWN:
+    if (by := interval_over_judges_or_unknown(comparison, comparison.unit)) == NOT_KNOWN:
         return f"; allowing for other judges it is {by}"
     if comparison.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
@@ -140,7 +149,7 @@ def _detectable_difference_sentence(pair: Comparison, least: float) -> str:
     return f"With {pluralize(pair.n, pair.counted)}, {gap} would be detected four times in five"
 
 
-def scope_phrase(comparison: Comparison) -> str:
+def overall_or_on_task_phrase(comparison: Comparison) -> str:
     """Return ``overall``, ``on haiku`` or ``on haiku (plot)``."""
     where = "overall" if comparison.task is None else f"on {comparison.task}"
     return f"{where} ({comparison.metric})" if comparison.family in ("label", "part") else where
@@ -151,7 +160,7 @@ def format_difference(comparison: PairDifference, unit: str = "share") -> str:
     return metric_difference_text(comparison.difference, *comparison.ci95_adjusted, unit)
 
 
-def interval_text(middle: float, low: float, high: float, unit: str = "share") -> str:
+def interval_alone_text(middle: float, low: float, high: float, unit: str = "share") -> str:
     """Write the interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` if it is lopsided."""
     text = metric_difference_text(middle, low, high, unit)
     return text[text.index("±" if "±" in text else "[") :]
@@ -224,7 +233,9 @@ class ComparisonReport(PlainReport, frozen=True):
     def missing(self) -> tuple[str, ...]:
         """State, for each task with unscored items, the range of the difference over all items."""
         return tuple(
-            _missing_range_text(pair) for pair in self.comparisons if pair.missing and pair.family == "task"
+            _range_with_missing_items_sentence(pair)
+            for pair in self.comparisons
+            if pair.missing and pair.family == "task"
         )
 
     def table(self) -> Columns:
@@ -272,7 +283,7 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
         metric_text(pair.mean_a, pair.unit),
         metric_text(pair.mean_b, pair.unit),
         format_difference(pair, pair.unit),
-        MISSING if pair.p_adjusted is None else format_probability(pair.p_adjusted),
+        MISSING if pair.p_adjusted is None else format_figure(pair.p_adjusted, "probability"),
         f"{pair.n:,}",
         MISSING if least is None or least >= pair.scale else gap_text(least, pair.unit),
     )
@@ -284,7 +295,7 @@ def spans_scale(interval: tuple[float, float], unit: str = "share") -> bool:
     return interval[0] <= -width and interval[1] >= width
 
 
-def interval_over_judges_text(comparison: PairDifference, unit: str = "share") -> str:
+def interval_over_judges_or_unknown(comparison: PairDifference, unit: str = "share") -> str:
     """Write the adjusted interval over items and judges: ``± 9.7``, or ``[−4.1, 12.5]`` if it is lopsided; as
     wide as the scale, it is called unknown."""
     wide = comparison.ci95_over_judges_adjusted
@@ -292,10 +303,10 @@ def interval_over_judges_text(comparison: PairDifference, unit: str = "share") -
         return MISSING
     if spans_scale(wide, unit):
         return NOT_KNOWN
-    return interval_text(comparison.difference, *wide, unit)
+    return interval_alone_text(comparison.difference, *wide, unit)
 
 
-def _missing_range_text(gap: Comparison) -> str:
+def _range_with_missing_items_sentence(gap: Comparison) -> str:
     low, high = (gap_text(bound, gap.unit) for bound in gap.bounds)
     items = gap.n + gap.missing
     return (
@@ -329,19 +340,19 @@ class LeadingSentence(NamedTuple):
     place: str = ""
 
 
-def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterator[LeadingSentence]:
+def leading_sentences(comparisons: Sequence[Comparison], group_count: int) -> Iterator[LeadingSentence]:
     """State the leader and the next in the first family of comparisons, in each of a few tasks or over many.
     ``groups``: within each of which pairs are compared."""
     first = [pair for pair in comparisons if pair.family == comparisons[0].family]
     of_metrics: dict[tuple[str | None, str], list[Comparison]] = {}
     for pair in first:
         of_metrics.setdefault((pair.task, pair.metric), []).append(pair)
-    leading = first[:_MOST_LEADING] if groups > 1 else [*map(_leader_comparison, of_metrics.values())]
+    leading = first[:_MOST_LEADING] if group_count > 1 else [*map(_leader_against_next, of_metrics.values())]
     if len(leading) > _MOST_LEADING:
-        yield LeadingSentence(_leads_by_task_sentence(leading))
+        yield LeadingSentence(_tasks_led_by_each_side_sentence(leading))
         return
     for pair in leading:
-        yield LeadingSentence(_short_sentence(pair), pair.place)
+        yield LeadingSentence(_sentence_with_power_only_if_tied(pair), pair.place)
 
 
 def significant_count_sentence(comparisons: Sequence[Comparison]) -> str:
@@ -353,7 +364,7 @@ def significant_count_sentence(comparisons: Sequence[Comparison]) -> str:
     return f"{count:,} of {len(first):,} pairwise differences{where} are significant."
 
 
-def _leader_comparison(comparisons: Sequence[Comparison]) -> Comparison:
+def _leader_against_next(comparisons: Sequence[Comparison]) -> Comparison:
     """Return the leader's comparison with the next best of those that share items with it."""
     sides = dict.fromkeys(side for pair in comparisons for side in (pair.a, pair.b))
     leader, *others = sort_best_first(comparisons, list(sides))
@@ -361,7 +372,7 @@ def _leader_comparison(comparisons: Sequence[Comparison]) -> Comparison:
     return min(of_leader, key=lambda pair: others.index(pair.a if pair.b == leader else pair.b))
 
 
-def _leads_by_task_sentence(leading: Sequence[Comparison]) -> str:
+def _tasks_led_by_each_side_sentence(leading: Sequence[Comparison]) -> str:
     """State who leads in how many tasks, and in how many of those significantly; ``leading``: for each task,
     the leader's comparison with the next best."""
     leads: dict[str, list[bool]] = {}
@@ -376,7 +387,7 @@ def _leads_by_task_sentence(leading: Sequence[Comparison]) -> str:
     return next((text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {n} tasks below.")
 
 
-def _short_sentence(comparison: Comparison) -> str:
+def _sentence_with_power_only_if_tied(comparison: Comparison) -> str:
     """State a comparison without its power, or with the detectable gap alone if it is a tie."""
     text = comparison_sentence(comparison)
     short = text.rpartition(". With ")[0] or text
@@ -387,8 +398,7 @@ def _short_sentence(comparison: Comparison) -> str:
     )
 
 
-def orient_to_base(pair: Comparison, base: str) -> Comparison:
-    """Return the comparison with ``base`` as a."""
+def with_base_as_a(pair: Comparison, base: str) -> Comparison:
     if base == pair.a:
         return pair
     least, most = pair.bounds

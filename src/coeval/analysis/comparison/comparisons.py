@@ -23,7 +23,7 @@ from coeval.analysis.comparison.comparison_report import (
     ComparisonReport,
     Family,
     comparison_sentence,
-    scope_phrase,
+    overall_or_on_task_phrase,
 )
 from coeval.analysis.comparison.family import (
     FamilyMember,
@@ -59,7 +59,7 @@ from coeval.core.text import join_names
 _ALL_NAMED, _MOST_NAMED = 2, 2
 
 
-def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
+def _cut_empty_and_missing_answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """Warn of answers cut off or empty, and of tasks without scores. Pairs within ``groups`` are compared."""
     sides = [side for group in groups for side in group]
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
@@ -307,11 +307,11 @@ def mismatch_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iter
 
 def comparison_caveats(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """Warn of what speaks against taking the differences as they are."""
-    yield from _related_judge_caveats(pairs)
-    yield from _answer_caveats(groups)
+    yield from _leader_scored_by_own_family_caveats(pairs)
+    yield from _cut_empty_and_missing_answer_caveats(groups)
 
 
-def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
+def _leader_scored_by_own_family_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
     """Warn of each leader that judges of its own model family scored: overall, or else in single tasks."""
     outcomes: dict[tuple[str, RelatedJudges, bool], list[str]] = {}
     for compared in pairs:
@@ -329,8 +329,9 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
             if related.apart not in by_others:
                 others = pair_sides(*(side.excluding_judges(related.apart) for side in (a, b)))
                 by_others[related.apart] = list(_list_compared_rows(others))
+            where = overall_or_on_task_phrase(comparison)
             texts = [
-                f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {scope_phrase(comparison)}"
+                f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {where}"
                 for same in by_others[related.apart]
                 if same[:3] == row[:3] and len(same.parts) == len(row.parts)
             ]
@@ -347,7 +348,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
         metrics = list(of_task)
         factors = [name for name in metrics if name.measure == "factor"]
         if factors and (whole := pairing.build_scored_pairs(task)) is not None:
-            scored[task] = whole, pairing.judge_values_by_task(task)
+            scored[task] = whole, pairing.b_minus_a_by_judge(task)
             rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
         for name in metrics:
             pairs = pairing.build_scored_pairs(task, name)
@@ -357,7 +358,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged, label = [pairing.judge_values_by_task(task, name)], name.measure == "label"
+            judged, label = [pairing.b_minus_a_by_judge(task, name)], name.measure == "label"
             rows.append(ComparedRow(task, name.metric, family, name.unit, [pairs], judged, counted, label))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)
@@ -402,7 +403,7 @@ def _build_comparison(paired: PairedRow, member: FamilyMember, tested: PairDiffe
         test=single.test,
         scale=scale.width,
         counted=row.counted,
-        look=member.looks.name if member.looks is not None else "",
+        look=member.looks.in_words if member.looks is not None else "",
         identical=single.identical,
     )
 
@@ -438,7 +439,9 @@ def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
         return
     compared = {side.model for side in group}
     pairing = pair_sides(first, second)
-    scored = {name for grid in first.grids.values() for name in grid.grid.students if grid.scored_tasks[name]}
+    scored = {
+        name for grid in first.grids.values() for name, own in grid.scored_tasks_by_student.items() if own
+    }
     for a, b in combinations(sorted(scored | compared), 2):
         if not {a, b} <= compared:
             yield replace(pairing, a=a, b=b)
@@ -459,20 +462,20 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
         rows_of_pair.setdefault((a.label, b.label), []).append(index)
     for index, parent in enumerate(parents):
         closed = parent is not None and (family[parent].p_adjusted or 0.0) >= ALPHA
-        gate = scope_phrase(comparisons[parent]) if parent is not None and closed else None
+        gate = overall_or_on_task_phrase(comparisons[parent]) if parent is not None and closed else None
         source = None
         a, b, row = paired[index]
         if parent is None and row.metric == SCORE and "factor" in b.grids and comparisons[index].significant:
             of_pair = [(paired[at][2], members[at].difference) for at in rows_of_pair[a.label, b.label]]
             factors = b.grids["factor"]
-            parts = _factor_differences(factors.task_factors, of_pair, row.task)
+            parts = _differences_by_task_and_factor(factors.task_factors, of_pair, row.task)
             source = find_factor_behind_lead(comparisons[index], weigh_factor_parts(factors.grid, parts))
         tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
         comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
     return comparisons
 
 
-def _factor_differences(
+def _differences_by_task_and_factor(
     factors: Sequence[tuple[str, str]], rows: Sequence[tuple[ComparedRow, Difference]], task: str | None
 ) -> dict[tuple[str, str], Difference]:
     """Return a pair's differences by task and factor; a task's only factor has that of the task's score."""

@@ -35,7 +35,7 @@ _ROUGH = 256
 _MOST_TIMES = 10_000.0
 
 
-def lower_bound(
+def bound_of_b_minus_a(
     strata: Sequence[PairedScores], alpha: float = ONE_SIDED, shares: Sequence[float] | None = None
 ) -> float:
     """Return the lower confidence bound of the mean over strata of b − a, at the level 1 − alpha, one-sided.
@@ -48,10 +48,10 @@ def lower_bound(
     item counts by its share of its stratum, and each stratum by its share of ``shares`` (None: all alike).
     Scores run from 0 to 1; items of a cluster are one.
     """
-    return _gaffke_bound(*_independent_differences(strata, shares), alpha, 1.0)
+    return _gaffke_lower_bound(*_independent_differences(strata, shares), alpha, 1.0)
 
 
-def lower_bound_with_missing(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
+def bound_with_missing_at_worst(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
     """Return the lower bound of the mean over strata of b − a over all their items, missing ones as bad as
     can be: ``mean of n_h/N_h · D_h`` is bounded, and the most that the missing ones lose is added."""
     paired = [scored.pairs for scored in strata]
@@ -60,7 +60,7 @@ def lower_bound_with_missing(strata: Sequence[ScoredPairs], alpha: float = ONE_S
         len(pairs.a) / (len(pairs.a) + scored.missing) for pairs, scored in zip(paired, strata, strict=True)
     ]
     lost = [scored.low - share * mean for scored, share, mean in zip(strata, shares, means, strict=True)]
-    bound = lower_bound(paired, alpha, shares=shares if len(set(shares)) > 1 else None)
+    bound = bound_of_b_minus_a(paired, alpha, shares=shares if len(set(shares)) > 1 else None)
     return float(np.mean(shares)) * bound + float(np.mean(lost))
 
 
@@ -74,13 +74,13 @@ def excess_loss_p_value(strata: Sequence[PairedScores], allowed_loss: float) -> 
     return 2 * float(stdtr(paired.degrees, -excess / paired.error)) if paired.error else 0.0
 
 
-def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float) -> float:
-    """Find the α-quantile for items that occur ``repeats`` times each, and one more of difference −1."""
+def _gaffke_lower_bound(values: Floats, weights: Floats, alpha: float, copies_per_item: float) -> float:
+    """Find the α-quantile for repeated items and one more of difference −1."""
     if len(values) > _MOST_KINDS:
         values = np.floor(values * _STEP) / _STEP
     kinds, counts = np.unique(np.stack([values, weights]), axis=1, return_counts=True)
     values, weights = np.append(kinds[0], -1.0), np.append(kinds[1], kinds[1].max())
-    shapes, most = np.append(counts * repeats, 1.0), float(values.max())
+    shapes, most = np.append(counts * copies_per_item, 1.0), float(values.max())
     if most <= -1:
         return -1.0
     from scipy.optimize import brentq
@@ -91,7 +91,7 @@ def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float)
     return float(brentq(excess, -1.0, most, xtol=_EXACT))
 
 
-def count_items_needed(
+def count_items_to_decide(
     strata: Sequence[PairedScores], allowed_loss: float, alpha: float = ONE_SIDED
 ) -> int | None:
     """Return how many items would decide, four times in five, whether b loses more than ``allowed_loss``, if
@@ -112,7 +112,7 @@ def count_items_needed(
     rounded = np.round(values * _ROUGH) / _ROUGH
 
     def is_noninferior(times: float) -> bool:
-        bound = _gaffke_bound(rounded, weights * len(weights), alpha, times)
+        bound = _gaffke_lower_bound(rounded, weights * len(weights), alpha, times)
         return bound - power * error / float(np.sqrt(times)) >= -allowed_loss
 
     if not is_noninferior(many):

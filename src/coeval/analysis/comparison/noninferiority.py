@@ -15,13 +15,13 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict
 import msgspec
 
 from coeval.analysis.comparison import comparisons, lower_bound
-from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, scope_phrase
+from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, overall_or_on_task_phrase
 from coeval.analysis.comparison.comparisons import ComparedPair
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.comparison.side import Side, unshared_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, combine_looks, p_value_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
-from coeval.core.figures import difference_text, format_points
+from coeval.core.figures import format_points, points_difference_text
 from coeval.core.settings import Setting
 from coeval.core.text import join_names, pluralize
 
@@ -64,7 +64,7 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         rule: TaskRule = {"tier": own} if isinstance(own, str) else own
         return {"tier": default, "max_drop": self.max_drop, "min_items": self.min_items, **rule}
 
-    def small_drop_warnings(self) -> Iterator[str]:
+    def drop_mistaken_for_share_warnings(self) -> Iterator[str]:
         """Warn of a drop that may be meant as a share of the scale."""
         changed = {
             f" of {name}": self.task_rule(name)["max_drop"]
@@ -173,7 +173,7 @@ class GateReport(PlainReport, frozen=True):
         return {"GO": 0, "INCONCLUSIVE": GAPS, "NO-GO": WORSE}[self.verdict]
 
     @property
-    def unscored(self) -> tuple[GatedTask, ...]:
+    def unscored_deciding_tasks(self) -> tuple[GatedTask, ...]:
         """Return the deciding tasks in which no item is scored on both sides."""
         tasks = (task for candidate in self.candidates for task in candidate.tasks)
         return tuple(task for task in tasks if task.blocks_go and not task.n)
@@ -203,7 +203,7 @@ def gate_sides(
     if not pairs:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
     alpha = lower_bound.ONE_SIDED / len(pairs)
-    drafts = [list(_draft_tasks(pair, policy)) for pair in pairs]
+    drafts = [list(_draft_overall_and_tasks(pair, policy)) for pair in pairs]
     looks = [combine_looks((pair.a.looks, pair.b.looks)) for pair in pairs]
     p_by_draft = {
         id(draft): draft.excess_p_value(at)
@@ -234,13 +234,13 @@ def gate_sides(
     )
 
 
-def loss_messages(report: GateReport, delta: float, *, significant_only: bool = True) -> Iterator[str]:
+def gate_messages(report: GateReport, delta: float, *, significant_only: bool = True) -> Iterator[str]:
     """State which candidates lose more than ``delta``, which have no score, and the loss not excluded."""
     tasks = [(candidate.candidate, task) for candidate in report.candidates for task in candidate.tasks]
     for _, task in tasks:
         if task.verdict == "NO-GO":
             yield f"gate failed: {task.sentence.removeprefix('NO-GO: ')}"
-    if report.verdict != "NO-GO" and not report.unscored:
+    if report.verdict != "NO-GO" and not report.unscored_deciding_tasks:
         how = ", and significantly so" if significant_only else ", significantly or not"
         yield f"gate passed: no side is worse by more than {100 * delta:.4g}% of the scale{how}"
     for name, task in tasks:
@@ -298,7 +298,7 @@ class _Draft(NamedTuple):
         return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
 
 
-def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
+def _draft_overall_and_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
     """Yield what is to be decided of a pair: overall first, then each task, its labels, and missing ones."""
     on_either = {item.task for side in pair[:2] for item in side.items}
     of_tasks: list[_Draft] = []
@@ -385,7 +385,7 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         )
     strata = [part.pairs for part in row.parts]
     difference = comparison.difference / comparison.scale
-    lower = lower_bound.lower_bound_with_missing(row.parts, alpha)
+    lower = lower_bound.bound_with_missing_at_worst(row.parts, alpha)
     few = comparison.n < rule["min_items"]
     reasons = draft.misfits
     if few:
@@ -395,9 +395,9 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
     else:
         verdict = "GO" if lower >= -drop and not reasons else "INCONCLUSIVE"
     # where the sides do not fit, no number of items makes it a GO
-    open_to_items = verdict == "INCONCLUSIVE" and not draft.misfits
-    needed = lower_bound.count_items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
-    if open_to_items and (few or needed):
+    is_open = verdict == "INCONCLUSIVE" and not draft.misfits
+    needed = lower_bound.count_items_to_decide(strata, drop, alpha) if is_open and lower < -drop else None
+    if is_open and (few or needed):
         needed = max(needed or 0, rule["min_items"])
     gated = GatedTask(
         draft.task,
@@ -455,7 +455,7 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
 
 
 def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, beyond: bool) -> str:
-    where, allowed = scope_phrase(comparison), format_points(task.max_drop)
+    where, allowed = overall_or_on_task_phrase(comparison), format_points(task.max_drop)
     n = pluralize(comparison.n, comparison.counted)
     if task.verdict == "NO-GO":
         how = "significantly more than" if beyond else "not significantly, but more than"
@@ -463,7 +463,7 @@ def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, 
         by, low, high = (
             -100 * end / comparison.scale for end in (comparison.difference, *reversed(comparison.ci95))
         )
-        loss = difference_text(by, low, high)
+        loss = points_difference_text(by, low, high)
         return (
             f"NO-GO: {comparison.b} is worse than {comparison.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"

@@ -184,7 +184,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     p = _compute_p_value(test, strata, difference, spread) if n > 1 else None
     if p is not None and p >= ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
-    raised = _enlarge_observed_spread(parts, effective) or spread
+    raised = _enlarge_spread_if_items_differ(parts, effective) or spread
     detectable = _find_detectable_difference(parts, mean_a, mean_b, raised, family_size)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
@@ -204,7 +204,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     )
 
 
-def _enlarge_observed_spread(parts: Sequence[_Stratum], effective_items: float) -> Spread | None:
+def _enlarge_spread_if_items_differ(parts: Sequence[_Stratum], effective_items: float) -> Spread | None:
     """Return the observed spread, raised for what few items do not show; None if no item differs."""
     spread = _estimate_spread(parts, 0.0)
     raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective_items, 1.0)))

@@ -26,7 +26,7 @@ from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
-    normalize_weights,
+    weights_of_mean_one,
 )
 from coeval.analysis.panel.mean_squares import JudgeValues
 from coeval.core.text import join_names, pluralize
@@ -84,7 +84,7 @@ def number_items_of_shared_tasks(a: Side, b: Side) -> NumberedItems:
             for own, side in zip(codes, (a, b), strict=True)
         ]
         notes += _note_unshared_items(a, b, task, items)
-        notes += _note_changed_context(a, b, task, items)
+        notes += _note_changed_references_or_attributes(a, b, task, items)
     alike = [
         pair for side, own in zip((a, b), codes, strict=True) for pair in _find_near_duplicates(side, own)
     ]
@@ -125,7 +125,9 @@ def _note_unshared_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) 
     return [Mismatch(task, message)]
 
 
-def _note_changed_context(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[Mismatch]:
+def _note_changed_references_or_attributes(
+    a: Side, b: Side, task: str, items: Sequence[_ByCode]
+) -> list[Mismatch]:
     """Report shared items whose reference answer or attributes differ, so that judges and labels measured
     them against something else on either side."""
     items_a, items_b = items
@@ -234,7 +236,9 @@ def _join_task_designs(task: str, judges: Collection[str] | None, grids: Sequenc
     rows = grid_a.factor[grid_a.task == grid_a.tasks.index(task)]
     scored = {grid_a.factors[code] for code in np.unique(rows)}
     factors = second.factors & (scored | (first.factors if first.weights else set()))
-    weights = normalize_weights({name: weight for name, weight in second.weights.items() if name in factors})
+    weights = weights_of_mean_one(
+        {name: weight for name, weight in second.weights.items() if name in factors}
+    )
     return TaskDesign(frozenset(judges or ()), factors, second.checks & factors, second.scales, weights)
 
 
@@ -292,7 +296,7 @@ def _note_changed_weights(a: Side, b: Side) -> Iterator[Mismatch]:
         weights = [grid.grid.designs[grid.grid.tasks.index(task)].weights for grid in grids]
         factors = sorted(factor for at, factor in shared if at == task)
         relative = [
-            [*normalize_weights({name: own.get(name, 0.0) for name in factors}).values()] for own in weights
+            [*weights_of_mean_one({name: own.get(name, 0.0) for name in factors}).values()] for own in weights
         ]
         if bool(weights[0]) != bool(weights[1]) or not np.allclose(relative[0], relative[1]):
             first, second = a.folder_label, b.folder_label
@@ -353,14 +357,14 @@ class Pairing:
         low, high = (gaps + low_b - high_a) / items, (gaps + high_b - low_a) / items
         return ScoredPairs(pairs, lacking, low, high, scale)
 
-    def judge_values_by_task(self, task: str, metric: MetricName | None = None) -> JudgeValues:
+    def b_minus_a_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
         """Return each judge's mean gaps, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
             judges.task == task and judges.none_shared and judges.compared for judges in self.unshared
         ):
             return JudgeValues(np.empty((0, 0)), 1.0)
         shared = self._shared_scores(task, metric)
-        [gaps] = shared.judge_values_by_task(self.a, self.b, [task])
+        [gaps] = shared.judge_differences_by_task(self.a, self.b, [task])
         if metric is None or metric.measure != "metric":
             return gaps
         scale = _extend_scale(metric.scale, [shared.means_and_coverage(name)[0] for name in (self.a, self.b)])

@@ -115,7 +115,7 @@ class Side:
 
     @property
     def scored_tasks(self) -> frozenset[str]:
-        return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
+        return frozenset().union(*(grid.scored_tasks_by_student[self.model] for grid in self.grids.values()))
 
     def excluding_judges(self, judges: Collection[str]) -> Side:
         grids = {measure: grid.excluding_judges(judges) for measure, grid in self.grids.items()}
@@ -141,7 +141,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             items=items,
             grids=grids,
             metrics=metrics,
-            methods=_read_method_hashes(reader, condition, parameters),
+            methods=_read_method_hashes_by_task_and_judge(reader, condition, parameters),
             rubrics=reader.rubrics(),
             answers=AnswerCounts(*counts),
             families=model_families(
@@ -217,7 +217,7 @@ def _list_metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iter
             yield MetricName(task, measure, metric, unit, scale_of_unit(unit), headline=headline)
 
 
-def _read_method_hashes(
+def _read_method_hashes_by_task_and_judge(
     reader: Reader, condition: str, parameters: list[str]
 ) -> dict[tuple[str, str], frozenset[int]]:
     """Read the method hashes by task and judge of the rows that meet ``condition``."""
@@ -275,7 +275,7 @@ def _separate_panel_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Si
     )
     for panels, tasks in tasks_by_panels.items():
         parts = (
-            f"{join_names(judges)} judged {join_names(_short_names(labels, sides))}"
+            f"{join_names(judges)} judged {join_names(_name_folders_or_sides(labels, sides))}"
             for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
@@ -296,7 +296,7 @@ def _left_out_judge_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Si
         ((has, lacks, judges), task) for (task, has, lacks), judges in judges_by_sides.items()
     )
     for (has, lacks, judges), tasks in alike.items():
-        one_side, other_side = _short_names(has, sides), _short_names(lacks, sides)
+        one_side, other_side = (_name_folders_or_sides(has, sides), _name_folders_or_sides(lacks, sides))
         left_out = f"so {'they are' if len(judges) > 1 else 'it is'} left out"
         single = len(one_side) == len(other_side) == 1
         where = "of the comparison" if single else f"where compared with {join_names(other_side)}"
@@ -314,7 +314,7 @@ def _group_values(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str,
     return groups
 
 
-def _short_names(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
+def _name_folders_or_sides(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
     """Name sides by their labels, or by their folder if all its students are among them."""
     labels_by_folder: dict[str, set[str]] = {}
     for side in sides:

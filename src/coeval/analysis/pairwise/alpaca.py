@@ -219,7 +219,7 @@ def _fit_win_rate(
     data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
 ) -> LengthControl:
     """Choose the penalty, fit the weights, and bootstrap the win rate at equal length."""
-    inverse_penalty = _cross_validate_penalty(data)
+    inverse_penalty = _cross_validate_inverse_penalty(data)
     fitted = fit_logistic(data.features, data.targets, data.weights[None, :], l1=1 / inverse_penalty)[0]
     value = 100 * float(expit(fitted[2] + fitted[1] * difficulties).mean())
     generator = np.random.default_rng(seed)
@@ -244,7 +244,7 @@ def _fit_win_rate(
     )
 
 
-def _cross_validate_penalty(data: _Data) -> float:
+def _cross_validate_inverse_penalty(data: _Data) -> float:
     """Choose the C whose fits predict the left-out fifths best, by weighted log loss; the smaller of equals.
     Folds take the rows in turn, from the last one on."""
     count = len(data.targets)

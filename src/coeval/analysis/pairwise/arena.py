@@ -172,7 +172,7 @@ class ArenaScore(msgspec.Struct, frozen=True):
     style: StyleControl | None = None
 
 
-def arena_scores(
+def score_by_judge_and_category(
     judgments: Iterable[ArenaJudgment], *, styles: Mapping[str, StyledPair] | None = None, seed: int = 0
 ) -> tuple[ArenaScore, ...]:
     """Score one model: per judge and category, then over all categories and over all judges, where there is
@@ -192,7 +192,7 @@ def arena_scores(
                 if judge in (None, judgment.judge) and category in (None, judgment.category)
             ]
             if chosen:
-                scores.append(_score_cell(chosen, (category, judge), styles, seed))
+                scores.append(_score_one_judge_and_category(chosen, (category, judge), styles, seed))
     return tuple(scores)
 
 
@@ -200,7 +200,7 @@ def _names_and_total(names: set[str]) -> list[str | None]:
     return [*sorted(names), *([None] if len(names) > 1 else [])]
 
 
-def _score_cell(
+def _score_one_judge_and_category(
     judgments: list[ArenaJudgment],
     cell: tuple[str | None, str | None],
     styles: Mapping[str, StyledPair] | None,

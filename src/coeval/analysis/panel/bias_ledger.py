@@ -74,7 +74,7 @@ class AdjustedBias(Record, frozen=True):
         return self.value or 0.0
 
     @property
-    def size_text(self) -> str:
+    def unsigned_size_text(self) -> str:
         """Return the size without its sign: ``12.0 [8.0, 16.0] points``."""
         low, high = sorted(abs(bound) for bound in self.ci95 or (0.0, 0.0))
         return f"{score_text(abs(self.size), low, high)} points"
@@ -205,7 +205,7 @@ class LengthContrast(Entity, frozen=True):
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
-    def size_text(self) -> str:
+    def unsigned_size_text(self) -> str:
         low, high = sorted(abs(bound or 0.0) for bound in (self.more.low, self.more.high))
         return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
@@ -272,7 +272,7 @@ def judge_length_contrast_sentences(contrasts: Mapping[tuple[str, str], LengthCo
         gaps = sorted(abs(contrast.more.value or 0.0) for contrast in sizes)
         above_names, others = " and ".join(above), " and ".join(less_than)
         by = (
-            sizes[0].size_text
+            sizes[0].unsigned_size_text
             if len(sizes) == 1
             else f"{format_points(gaps[0])} to {format_points(gaps[-1])} points"
         )

@@ -101,7 +101,7 @@ class Block(NamedTuple):
     left_out: int
 
 
-def select_full_block(grid: ScoreGrid, task: int) -> Block:
+def select_well_covered_block(grid: ScoreGrid, task: int) -> Block:
     """Select the items that all students and judges of a task have scores of, after leaving out students and
     judges with less than half as many scores as the best covered one."""
     cells, items = judge_score_array(grid, task), np.unique(grid.item[grid.task == task])
@@ -122,7 +122,7 @@ def select_full_block(grid: ScoreGrid, task: int) -> Block:
 def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
     """Estimate variance components, reliability and each judge's worth; None if no task has two students,
     judges and items with all scores."""
-    all_blocks = (select_full_block(grid, task) for task in range(len(grid.tasks)))
+    all_blocks = (select_well_covered_block(grid, task) for task in range(len(grid.tasks)))
     blocks = [block for block in all_blocks if min(block.cells.shape) >= _FEWEST]
     if not blocks:
         return None
@@ -135,7 +135,7 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
     ]
     weights = [len(block.cells) for block in blocks]
     items = sum(weights)
-    overall = estimate_overall_variances(blocks, squares)
+    overall = variances_of_overall_means(blocks, squares)
     reliability = overall.reliability
     # the share that would not show again is a quotient of variances: its logarithm is nearly normal
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -185,7 +185,7 @@ class OverallVariances(NamedTuple):
         return float(fdtrc(*self.degrees, observed / error)) if error > 0 else None
 
 
-def estimate_overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
+def variances_of_overall_means(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
     """Estimate the variances of the students that all tasks have; zeros for fewer than two. A judge keeps its
     view of a student from task to task, so what it adds is summed before it is squared."""
     common = [student for student in blocks[0].students if all(student in block.students for block in blocks)]
@@ -223,7 +223,7 @@ def _reliability_without_judge(
     if any(len(block.judges) < _FEWEST for block in remaining):
         return np.full(groups + 1, np.nan)
     squares = [mean_squares(block.cells, own, groups) for block, own in zip(remaining, group, strict=True)]
-    return estimate_overall_variances(remaining, squares).reliability
+    return variances_of_overall_means(remaining, squares).reliability
 
 
 def _reliability_bounds(log_unreliability: Measured) -> Bounds | None:

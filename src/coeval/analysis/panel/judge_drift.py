@@ -63,7 +63,7 @@ class JudgeDrift(msgspec.Struct, frozen=True):
     factors: tuple[FactorDrift, ...]
     served: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-    def exceeds(self, allowed: float) -> bool:
+    def significantly_exceeds(self, allowed: float) -> bool:
         """Check whether the shift is significantly larger than ``allowed`` (0 to 1) in either direction: its
         95% interval lies outside. False alarms: 5% at ``allowed`` 0, 2.5% at its edge else."""
         return self.shift.low > allowed or self.shift.high < -allowed
@@ -78,7 +78,7 @@ def read_judge_scores(reader: RunReader, judge: str) -> Scores:
     return {ScoreKey(*key): float(value) for *key, value in rows}
 
 
-def read_served_models(reader: RunReader, judge: str) -> tuple[str, ...]:
+def read_other_served_models(reader: RunReader, judge: str) -> tuple[str, ...]:
     """Read the models that the judge's replies named, if they were not the requested one."""
     sql = "SELECT DISTINCT served_by::VARCHAR FROM served WHERE role = 'judge' AND model = ? ORDER BY ALL"
     return tuple(name for (name,) in reader.rows(sql, [judge]) if name)

@@ -13,9 +13,9 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import related_model
-from coeval.core.figures import format_decimals, format_points
+from coeval.core.figures import format_decimals, format_points, p_value_text
 from coeval.core.records import model_of
-from coeval.core.text import join_names, p_value_text
+from coeval.core.text import join_names
 
 # Biases that depend on the family of the student, in words.
 _FAMILY_BIASES: dict[str, Callable[[JudgeBiases], FamilyBias]] = {
@@ -41,7 +41,7 @@ def _position_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         bias = measures.bias.position
         if bias.is_significant:
             place = "first" if bias.size > 0 else "second"
-            yield f"{judge} favours the answer shown {place} by {bias.size_text}."
+            yield f"{judge} favours the answer shown {place} by {bias.unsigned_size_text}."
 
 
 def _family_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _family_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]
     for judge, measures in judges.items():
         for whose, bias_of in _FAMILY_BIASES.items():
             if (bias := bias_of(measures.bias)).is_significant:
-                by = f"{bias.size_text} {'higher' if bias.size > 0 else 'lower'}"
+                by = f"{bias.unsigned_size_text} {'higher' if bias.size > 0 else 'lower'}"
                 text = f"{judge} scores {whose} {by} than expected from the other judges"
                 if bias.usual is not None:
                     text += f"; judges differ about a family by {format_points(bias.usual)} (sd)"
@@ -70,7 +70,7 @@ def _two_judge_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[s
         [other] = [judge for judge in judges if judge != named[0]]
         own, more = biases[named[0]], "higher" if biases[named[0]].size > 0 else "lower"
         yield (
-            f"Of the two judges, {named[0]} scores {whose} {more} than {other} by {own.size_text}: "
+            f"Of the two judges, {named[0]} scores {whose} {more} than {other} by {own.unsigned_size_text}: "
             "either may be the biased one."
         )
 

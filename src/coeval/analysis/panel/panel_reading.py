@@ -362,10 +362,10 @@ def related_model(name: str, first: str, second: str, families: Mapping[str, str
 
 def read_judge_biases(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
     """Estimate the biases of each judge of a run, with adjusted p-values."""
-    return adjust_bias_ledger(estimate_bias_ledger(grid, read_model_families(reader, grid)))
+    return adjust_bias_ledger(estimate_biases_by_judge(grid, read_model_families(reader, grid)))
 
 
-def estimate_bias_ledger(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+def estimate_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate the biases of each judge, by name; ``families``: of students and judges."""
     by_family = estimate_family_biases(grid, families)
     return {

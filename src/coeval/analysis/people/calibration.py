@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, NamedTuple
 
@@ -151,9 +151,9 @@ def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> P
     parts = estimate_line_in_weight(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
-    alone_bounds = _interval_bounds(alone, alone_variance, parts.freedom)
+    alone_bounds = _mean_bounds_from_variance(alone, alone_variance, parts.freedom)
     value, variance = _clip_to_scale(parts.value_at(weight)), _variance_with_weight(parts, weight)
-    bounds = _interval_bounds(value, variance, parts.freedom)
+    bounds = _mean_bounds_from_variance(value, variance, parts.freedom)
     if variance >= alone_variance or bounds.high - bounds.low > alone_bounds.high - alone_bounds.low:
         value, bounds, weight = alone, alone_bounds, 0.0
     return PoweredMean(value, bounds, weight, alone, alone_bounds, parts.labels)
@@ -169,7 +169,7 @@ def _variance_with_weight(parts: LineInWeight, weight: float) -> float:
     return parts.variance_at(weight) * lost
 
 
-def _interval_bounds(value: float, variance: float, freedom: int) -> Bounds:
+def _mean_bounds_from_variance(value: float, variance: float, freedom: int) -> Bounds:
     """Return `mean_bounds` of as many items as there are labels to estimate the scatter from."""
     items = freedom + 1
     return mean_bounds(value, [Scatter(items, variance * items * freedom)])
@@ -212,7 +212,7 @@ def count_labels_needed(strata: Sequence[LabelledStratum], half_width: float) ->
     value = _clip_to_scale(value)
 
     def is_too_wide(labels: int) -> bool:
-        low, high = _interval_bounds(value, spread / labels + imputed, labels - len(strata))
+        low, high = _mean_bounds_from_variance(value, spread / labels + imputed, labels - len(strata))
         return (high - low) / 2 > half_width
 
     least = min(max(FEWEST_LABELS, 2 * len(strata)), answers + 1)
@@ -344,7 +344,7 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
         cells = [
             (answers.student == at) & (answers.task == task)
             for task in tasks.tolist()
-            if grid.is_assigned[at, task]
+            if grid.student_task_assignments[at, task]
         ]
         if cells and min(int(rows.sum()) for rows in cells) > 1:
             strata[name] = [
@@ -423,8 +423,8 @@ def _calibrate_pairs(
     }
 
 
-def find_leaders(scale: HumanScale) -> Iterator[str]:
-    """Yield who is significantly ahead of all other `list_compared_students`: nobody, or one."""
+def find_clear_leader(scale: HumanScale) -> str | None:
+    """Return who is significantly ahead of all other `list_compared_students`, None if nobody is."""
     names = list_compared_students(scale)
     for name in names:
         is_ahead = [
@@ -433,7 +433,8 @@ def find_leaders(scale: HumanScale) -> Iterator[str]:
             if name in (first, second)
         ]
         if is_ahead and all(is_ahead):
-            yield name
+            return name
+    return None
 
 
 def list_compared_students(scale: HumanScale) -> list[str]:

@@ -61,12 +61,12 @@ def judged_factors_by_task(grid: ScoreGrid, chosen_factors: Iterable[str] = ()) 
 
 
 def draw_answers(
-    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
+    grid: ScoreGrid, factors_by_task: dict[str, tuple[str, ...]], n: int, seed: int
 ) -> list[DrawnAnswer]:
     """Draw ``n`` answers, or all if there are fewer, in the order in which they are shown. Strata are task ×
     student; an answer's probability is the share of its stratum that is drawn."""
     strata: defaultdict[tuple[str, str], dict[str, list[JudgedKey]]] = defaultdict(dict)
-    for key in _list_judged_answers(grid, factors):
+    for key in _list_judged_answers(grid, factors_by_task):
         strata[key.task, key.student].setdefault(key.item, []).append(key)
     items_by_task: defaultdict[str, set[str]] = defaultdict(set)
     for (task, _), by_item in strata.items():
@@ -97,10 +97,11 @@ def draw_answers(
 
 
 def pick_answers(
-    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]
+    grid: ScoreGrid, factors_by_task: dict[str, tuple[str, ...]], items: Collection[str]
 ) -> list[DrawnAnswer]:
     """Choose all answers to some items, by hand. Raises UsageError: no judge scored one of an item."""
-    answers = [DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors) if key.item in {*items}]
+    judged = _list_judged_answers(grid, factors_by_task)
+    answers = [DrawnAnswer(key, None) for key in judged if key.item in {*items}]
     if unknown := {*items} - {key.item for key, _ in answers}:
         raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
     return sorted(answers, key=lambda drawn: (drawn.key.item, _hash_name(0, drawn.key.answer)))
@@ -126,9 +127,9 @@ def assign_answers(
     return [*drawn[:common], *(drawn[at] for at in mine)]
 
 
-def _list_judged_answers(grid: ScoreGrid, factors: dict[str, tuple[str, ...]]) -> Iterator[JudgedKey]:
+def _list_judged_answers(grid: ScoreGrid, factors_by_task: dict[str, tuple[str, ...]]) -> Iterator[JudgedKey]:
     """Yield the answers with a judge's score in one of these factors."""
-    chosen = np.array([[name in factors[task] for name in grid.factors] for task in grid.tasks], bool)
+    chosen = np.array([[name in factors_by_task[task] for name in grid.factors] for task in grid.tasks], bool)
     rows = grid.valid.any(axis=1) & chosen[grid.task, grid.factor]
     sample = grid.sample if grid.sample is not None else np.zeros(len(grid.item), np.int64)
     for item, student, at in sorted(
@@ -163,7 +164,7 @@ class LabelQuestion(NamedTuple):
     scale: RubricScale
     label: HumanLabel
 
-    def make_label(self, level: str | None) -> HumanLabel:
+    def label_with_level(self, level: str | None) -> HumanLabel:
         """Make the label of a level, one of the scale's; None takes it back."""
         value = None if level is None else self.scale.value(level)
         return msgspec.structs.replace(self.label, level=level, value=value)
@@ -204,7 +205,7 @@ class ShownTexts:
     def has_level_of_scale(self, label: HumanLabel) -> bool:
         return self.scale(label.task_id, label.factor).level(label.level) is not None
 
-    def hash_shown_texts(self, answer: str, task: str, factor: str) -> tuple[str, str]:
+    def hash_texts_and_criterion(self, answer: str, task: str, factor: str) -> tuple[str, str]:
         """Hash what is shown: prompt, answer and the reference if there is one, and the criterion with its
         scale; empty where an answer or its prompt is gone."""
         texts_shown = self.texts_of(answer)
@@ -216,17 +217,17 @@ class ShownTexts:
 
     def is_current(self, label: HumanLabel) -> bool:
         """Check whether a label is about the texts as they are now."""
-        hashes = self.hash_shown_texts(label.response_id, label.task_id, label.factor)
+        hashes = self.hash_texts_and_criterion(label.response_id, label.task_id, label.factor)
         return bool(hashes[0]) and hashes == (label.input_hash, label.criterion)
 
 
 def make_empty_labels(
-    texts: ShownTexts, drawn: Sequence[DrawnAnswer], factors: Mapping[str, Sequence[str]], judge: str
+    texts: ShownTexts, drawn: Sequence[DrawnAnswer], factors_by_task: Mapping[str, Sequence[str]], judge: str
 ) -> Iterator[HumanLabel]:
     """Make the labels, still without a level, that a draw asks of a person."""
     for key, chance in drawn:
-        for factor in factors[key.task]:
-            input_hash, criterion = texts.hash_shown_texts(key.answer, key.task, factor)
+        for factor in factors_by_task[key.task]:
+            input_hash, criterion = texts.hash_texts_and_criterion(key.answer, key.task, factor)
             if input_hash:
                 yield HumanLabel(
                     judge_model_id=judge,
@@ -240,7 +241,7 @@ def make_empty_labels(
                 )
 
 
-def make_questions(
+def make_questions_on_unchanged_texts(
     grid: ScoreGrid, texts: ShownTexts, requested_labels: Iterable[HumanLabel]
 ) -> Iterator[LabelQuestion]:
     """Make a question of each label, except about texts, criteria or factors that have changed."""

@@ -88,7 +88,7 @@ def match_labels_to_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> Label
     return LabelledRows(_mean_of_columns(people, rows), _mean_of_columns(judged, rows), by_person)
 
 
-def exclude_later_answers(
+def exclude_items_added_after_draw(
     grid: ScoreGrid, rows: LabelledRows, labels: Iterable[HumanLabel]
 ) -> tuple[LabelledRows, int]:
     """Leave out a student's answers to items of a task that were not among those drawn from: labels are no

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from coeval.analysis.comparison.comparison_report import interval_text
+from coeval.analysis.comparison.comparison_report import interval_alone_text
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measure_tree import Measured, Record, ShownAs
@@ -52,7 +52,7 @@ class PeopleMeasures(Record, frozen=True):
         return next(iter(self.scales.values()), None)
 
     @property
-    def agreement_by_name(self) -> dict[tuple[str, str], PairAgreement]:
+    def agreement_by_person_name(self) -> dict[tuple[str, str], PairAgreement]:
         """Return ``agreement`` by people's names."""
         return {
             (first.removeprefix(HUMAN), second.removeprefix(HUMAN)): agreement
@@ -78,7 +78,7 @@ def measure_people(
     fitting = [label for label in current if texts.has_level_of_scale(label)]
     drawn = [label for label in fitting if label.drawn is not None]
     matched = labelled_rows.match_labels_to_rows(grid, drawn)
-    rows, later = labelled_rows.exclude_later_answers(grid, matched, drawn)
+    rows, later = labelled_rows.exclude_items_added_after_draw(grid, matched, drawn)
     reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     return PeopleMeasures(
         labels=len(drawn),
@@ -104,20 +104,20 @@ def people_sentences(people: PeopleMeasures) -> Iterator[str]:
     by = "" if people.whole_scale_name == calibration.ALL_FACTORS else f" ({people.whole_scale_name})"
     among = calibration.list_compared_students(scale)
     scope = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
-    first = list(calibration.find_leaders(scale))
-    if first:
+    leader = calibration.find_clear_leader(scale)
+    if leader is not None:
         yield (
-            f"By people's labels{by}, {first[0]} leads: significantly better than every other student{scope}."
+            f"By people's labels{by}, {leader} leads: significantly better than every other student{scope}."
         )
     elif scale.pairs:
         yield f"By people's labels{by}, no student{scope} is significantly ahead of all others."
     if (panel := people.judges.get(labelled_rows.PANEL)) is not None:
         yield from _panel_bias_sentence(panel)
-    for (first_person, second_person), agreed in people.agreement_by_name.items():
+    for (first_person, second_person), agreed in people.agreement_by_person_name.items():
         if agreed.spa.value is not None and agreed.kappa.value is not None:
             yield (
                 f"{first_person} and {second_person} give the same level in {100 * agreed.spa.value:.0f}% of "
-                f"{pluralize(agreed.count, 'label')} that both gave ({_kappa_text(agreed.kappa)})."
+                f"{pluralize(agreed.count, 'label')} that both gave ({_kappa_with_word(agreed.kappa)})."
             )
     yield from _limits_of_estimates_sentences(people, scale)
 
@@ -173,14 +173,13 @@ def _panel_bias_sentence(panel: labelled_rows.AgainstPeople) -> Iterator[str]:
     more = "more" if value > 0 else "less"
     if value < 0:
         value, low, high = -value, -high, -low
-    how = (
-        f"({interval_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa_text(panel.kappa)})"
-    )
+    labels, kappa = pluralize(panel.count, "label"), _kappa_with_word(panel.kappa)
+    how = f"({interval_alone_text(value, low, high)}; {labels}, {kappa})"
     doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
     yield f"{doubt} {format_points(value)} points {more} than people {how}."
 
 
-def _kappa_text(kappa: Measured) -> str:
+def _kappa_with_word(kappa: Measured) -> str:
     """Return ``κ 0.52, moderate``."""
     if kappa.value is None:
         return "κ –"

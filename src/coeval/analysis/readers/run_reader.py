@@ -422,7 +422,7 @@ class RunReader(Reader):
         """Describe the scale of a factor; '' for High, Medium and Low."""
         plan = self.planned.tasks.get(task) if self.planned is not None else None
         scale = plan.scales.get(factor, HIGH_MEDIUM_LOW) if plan is not None else HIGH_MEDIUM_LOW
-        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.in_words()})"
+        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.levels_and_values_text()})"
 
     @property
     def cluster_items_sql(self) -> str:

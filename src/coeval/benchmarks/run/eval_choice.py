@@ -19,7 +19,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, judge_name
 from coeval.core.options import TASK_OPTION, spell
 from coeval.core.records import Purpose, SamplingParameters
-from coeval.core.settings import effective_defaults
+from coeval.core.settings import values_for_none
 from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
@@ -54,7 +54,7 @@ def make_evaluation(settings: EvalSettings, keys: Keys) -> EvalSpec:
         tested=tested,
         judge=_separate_judge_spec(settings, tested, keys),
         sampling=_choose_sampling(settings, tested),
-        droppable=tuple(name for name in effective_defaults(EvalSettings) if getattr(settings, name) is None),
+        droppable=tuple(name for name in values_for_none(EvalSettings) if getattr(settings, name) is None),
         judge_sampling=SamplingParameters.of(
             {name: getattr(settings, f"judge_{name}") for name in _SAMPLING}
         ),
@@ -154,7 +154,7 @@ def _make_request(name: str, settings: EvalSettings, options: OptionValues) -> T
     responses = _response_files_by_task(options).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_response_options_by_task()[name].flag}: there is no file {responses}")
-    files = benchmark_class(name).find_files(values) | row.own_files(values)
+    files = benchmark_class(name).find_checkout_or_dataset_files(values) | row.own_files(values)
     return msgspec.structs.replace(request, given=files, options=values, responses=responses)
 
 
@@ -257,7 +257,7 @@ def _find_address(url: str | None) -> Address:
 
 
 def _choose_sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
-    assumed = dict(effective_defaults(EvalSettings))
+    assumed = dict(values_for_none(EvalSettings))
     if tested is None or tested.interface not in _TAKES_TOP_K:
         del assumed["top_k"]
     chosen = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}

@@ -19,10 +19,10 @@ from coeval.analysis.pairwise.arena import (
     ArenaJudgment,
     ArenaScore,
     StyledPair,
-    arena_scores,
     markdown_style,
+    score_by_judge_and_category,
 )
-from coeval.benchmarks.assets.library import find_in_checkout, read_records
+from coeval.benchmarks.assets.library import find_uncached_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -42,7 +42,7 @@ from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill_template
-from coeval.judging.verdict import ORDERS, Order, order_answers, parse_label
+from coeval.judging.verdict import ORDERS, Order, order_answers, parse_last_bracketed_label
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
 BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creative_writing": GEMINI}
@@ -83,7 +83,7 @@ class ArenaHard(Benchmark):
         self._prompt = self.text("arena-hard/judge_prompt")
 
     @classmethod
-    def find_files(cls, values: OptionValues) -> dict[str, Path]:
+    def find_checkout_or_dataset_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
@@ -95,7 +95,7 @@ class ArenaHard(Benchmark):
             folder = _CHECKOUT
         files = {asset: path.format(benchmark=benchmark) for asset, path in _FILES.items()}
         if folder is None:
-            return find_in_checkout(_CHECKOUT, files)
+            return find_uncached_in_checkout(_CHECKOUT, files)
         return {asset: ARENA_FOLDER.require_file(folder / path) for asset, path in files.items()}
 
     def items(self) -> Sequence[Item]:
@@ -143,7 +143,7 @@ class ArenaHard(Benchmark):
             return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
         def parse(completion: Completion) -> JudgmentValue:
-            return {"verdict": parse_label(completion.text, VERDICTS)}
+            return {"verdict": parse_last_bracketed_label(completion.text, VERDICTS)}
 
         return Ask(judgment_id(item.id, order), request, parse)
 
@@ -162,7 +162,7 @@ class ArenaHard(Benchmark):
             )
             for item in records.items
         }
-        scores = arena_scores(games, styles=styles, seed=self.settings.seed)
+        scores = score_by_judge_and_category(games, styles=styles, seed=self.settings.seed)
         rates = {game.prompt: _prompt_win_rate(game) for game in games if game.prompt in answered}
         return Scored(
             metrics=_make_metrics(scores),

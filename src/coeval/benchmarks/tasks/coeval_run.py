@@ -233,7 +233,7 @@ class CoevalRun(Benchmark):
 
     def _prepare_task(self, task: TaskConfig) -> RunTask:
         """Collect what scores an answer to a task: rubric, judge's form, checks and labels."""
-        rubric = self._read_rubric(task)
+        rubric = self._read_judged_factors(task)
         settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
@@ -289,7 +289,7 @@ class CoevalRun(Benchmark):
             )
         return items
 
-    def _read_rubric(self, task: TaskConfig) -> dict[str, str]:
+    def _read_judged_factors(self, task: TaskConfig) -> dict[str, str]:
         """Read the factors that judges score: all but labels, checks, and removed ones."""
         rubric = task.declared_rubric
         with suppress(FileNotFoundError):

@@ -171,8 +171,8 @@ class WritingBench(Benchmark):
         """Collect each requirement's query means, and scores on the criteria about it."""
         by_requirement = {}
         for requirement in REQUIREMENTS:
-            with_requirement = self._read_criteria(f"writingbench/{requirement}_R")
-            criteria = self._read_criteria(f"writingbench/{requirement}_C")
+            with_requirement = self._read_criterion_names_by_item(f"writingbench/{requirement}_R")
+            criteria = self._read_criterion_names_by_item(f"writingbench/{requirement}_C")
             means, about = dict[str, float](), dict[str, list[int]]()
             for query in scored:
                 if (key := query.item.id) in with_requirement:
@@ -181,7 +181,7 @@ class WritingBench(Benchmark):
             by_requirement[requirement] = _Required(means, about)
         return by_requirement
 
-    def _read_criteria(self, asset: str) -> dict[str, set[str]]:
+    def _read_criterion_names_by_item(self, asset: str) -> dict[str, set[str]]:
         """Read item id → names of the criteria that a requirement's file lists for it."""
         return {
             str(record["index"]): {criterion["name"] for criterion in record["checklist"]}

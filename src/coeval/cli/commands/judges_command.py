@@ -96,7 +96,7 @@ def check(
         streams.results().print(json_text(drift_result, indent=2), markup=False, soft_wrap=True)
     else:
         _print_drift(prepared, drift_result, max_shift, streams.results())
-    raise typer.Exit(WORSE if drift_result.exceeds(max_shift / 100) else code)
+    raise typer.Exit(WORSE if drift_result.significantly_exceeds(max_shift / 100) else code)
 
 
 def _run_check_or_exit(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
@@ -131,7 +131,7 @@ def _print_drift(check: JudgeCheck, drift: JudgeDrift, max_shift: float, console
     named."""
     shift, flips = drift.shift, drift.flips
     gap = figure_with_interval("gap", shift.difference, shift.low, shift.high)
-    if drift.exceeds(max_shift / 100):
+    if drift.significantly_exceeds(max_shift / 100):
         direction = "higher" if shift.difference > 0 else "lower"
         say(console, f"{drift.judge} judges {direction} than the anchor: {gap} points.", "bold red")
     else:

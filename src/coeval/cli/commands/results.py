@@ -80,7 +80,7 @@ def results(
     elif as_csv:
         results_view.print_csv(scores, parts)
     else:
-        results_view.print_tables(scores, parts, streams.results(), labels)
+        results_view.print_results_or_parts(scores, parts, streams.results(), labels)
     print_missing_records(missing, RunDir(folder), streams.messages())
 
 

@@ -11,16 +11,16 @@ from rich.console import Console
 from coeval.analysis.comparison.comparison_report import (
     comparison_cells,
     group_by_pair,
-    interval_over_judges_text,
+    interval_over_judges_or_unknown,
     leading_sentences,
-    orient_to_base,
     significant_count_sentence,
     sort_best_first,
+    with_base_as_a,
 )
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
-    pair_columns,
+    make_pair_and_difference_columns,
     pair_headings,
     print_and_drop_incomparable,
     print_full_names,
@@ -46,16 +46,16 @@ _LEGEND = (
 )
 
 
-def print_sweeps(comparison: SweepComparison, console: Console) -> None:
+def print_sweep_comparison(comparison: SweepComparison, console: Console) -> None:
     """Print findings on sweeps, best checkpoints, last steps, and runs against each other."""
-    from coeval.reports.training_report import best_checkpoints_table, last_steps_table, run_table
+    from coeval.reports.training_report import best_by_task_table, last_steps_table, runs_at_equal_steps_table
 
     for sentence in comparison.sentences:
         say(console, sentence)
-    show_tables(console, [best_checkpoints_table(comparison).reorder_columns("task", "best", last="tied")])
+    show_tables(console, [best_by_task_table(comparison).reorder_columns("task", "best", last="tied")])
     if comparison.changes:
         show_tables(console, [last_steps_table(comparison).reorder_columns("run", "task")])
-    table = run_table(comparison)
+    table = runs_at_equal_steps_table(comparison)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
         title = f"{table.title}: the others − {base}"
@@ -118,7 +118,7 @@ def _print_leader_comparisons(report: ComparisonReport, order: Sequence[str], co
     places: dict[str, dict[str, Comparison]] = {}
     for comparison in report.comparisons:
         if order[0] in (comparison.a, comparison.b) and comparison.family != "part":
-            turned = orient_to_base(comparison, order[0])
+            turned = with_base_as_a(comparison, order[0])
             places.setdefault(comparison.place, {})[turned.b] = turned
     for task, others in list(places.items())[:_MOST_TABLES]:
         names = [name for name in order if name in others]
@@ -137,7 +137,7 @@ def _difference_table(
     judged = any(comparison.ci95_over_judges is not None for comparison in comparisons)
     columns = (
         ReportColumn("name", heading),
-        *pair_columns(*pair),
+        *make_pair_and_difference_columns(*pair),
         *(make_columns("judges", kind="gap") if judged else ()),
         *make_columns("p", kind="probability"),
         *make_columns("n", kind="count"),
@@ -146,7 +146,7 @@ def _difference_table(
     rows = []
     for name, comparison in zip(names, comparisons, strict=True):
         a, b, difference, *others = comparison_cells(comparison)
-        over = [interval_over_judges_text(comparison, comparison.unit)] if judged else []
+        over = [interval_over_judges_or_unknown(comparison, comparison.unit)] if judged else []
         rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 

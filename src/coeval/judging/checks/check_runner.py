@@ -232,7 +232,7 @@ async def _run_program(
         answer_file.seek(0)
         try:
             process = await asyncio.create_subprocess_exec(
-                *sandbox, *_limit_command(check), *check.argv, stdin=answer_file, stdout=output,
+                *sandbox, *_limiting_shell_prefix(check), *check.argv, stdin=answer_file, stdout=output,
                 stderr=subprocess.STDOUT, start_new_session=True, env=_build_environment(check.env), cwd=home,
             )  # fmt: skip
         except OSError as error:
@@ -256,7 +256,7 @@ async def _run_program(
 _OUTPUT_READ = 64 << 10
 
 
-def _limit_command(check: CommandCheck) -> list[str]:
+def _limiting_shell_prefix(check: CommandCheck) -> list[str]:
     """Return the shell command that limits the program: kibibytes, blocks of 512 bytes, seconds."""
     limits = {"v": check.memory_mb << 10, "f": LARGEST_FILE >> 9, "t": int(check.timeout_s) + 2, "c": 0}
     script = "".join(f"ulimit -{limit} {value}; " for limit, value in limits.items())

@@ -25,7 +25,7 @@ from coeval.core.errors import CheckFailed, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle
 from coeval.core.records import Datapoint, Kept
-from coeval.core.regular_files import find_scripts, read_file_bytes
+from coeval.core.regular_files import find_small_files, read_file_bytes
 from coeval.core.text import canonical_json, digest
 
 Scalar: TypeAlias = str | int | float
@@ -274,10 +274,10 @@ class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
         raise NotImplementedError
 
     def definition_hash(self) -> str:
-        return digest(RubricCheck.definition_hash(self), *map(_read_source, self.sources()))
+        return digest(RubricCheck.definition_hash(self), *map(_read_source_hex_or_empty, self.sources()))
 
 
-def _read_source(path: Path) -> str:
+def _read_source_hex_or_empty(path: Path) -> str:
     try:
         return read_file_bytes(path).hex()
     except OSError:
@@ -381,7 +381,7 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
 
     def sources(self) -> list[Path]:
         """Return the files among the arguments, below the working directory."""
-        return find_scripts(word for word in self.argv if not Path(word).is_absolute())
+        return find_small_files(word for word in self.argv if not Path(word).is_absolute())
 
     def read_output(self, code: int, output: bytes) -> CheckScore:
         """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail. Raises

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable
+from coeval.core.figures import dollars
 from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle
-from coeval.core.text import dollars, extract_json
+from coeval.core.text import extract_json
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,
@@ -66,7 +67,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
         TargetedCheck.__post_init__(self)
         if self.math and (self.absolute or self.relative):
             raise ValueError("math compares expressions and knows no tolerance; drop absolute and relative")
-        if not self.math and None in map(_parse_constant, self.constants):
+        if not self.math and None in map(_parse_target, self.constants):
             raise ValueError("is not a number; write it with a decimal point")
 
     @property
@@ -93,7 +94,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
 
     @cached_property
     def _constants(self) -> tuple[Decimal, ...]:
-        return tuple(number for text in self.constants if (number := _parse_constant(text)) is not None)
+        return tuple(number for text in self.constants if (number := _parse_target(text)) is not None)
 
     def _target_number(self, text: str) -> Decimal:
         try:
@@ -143,7 +144,7 @@ def _parse_number(text: str, which: Literal["first", "last"], decimal: str = "."
     return Decimal(f"{sign}{whole.replace(',', '') or 0}{fraction}{exponent}")
 
 
-def _parse_constant(text: str) -> Decimal | None:
+def _parse_target(text: str) -> Decimal | None:
     with suppress(_OtherDecimal):
         return _parse_number(text, "last")
     return None
@@ -154,7 +155,7 @@ def _compare_expressions(answer_text: str, targets: tuple[str, ...]) -> CheckSco
     try:
         from math_verify import parse, verify
     except ImportError as error:
-        raise CheckFailed(f"math: true needs math-verify: {install_command('math')}") from error
+        raise CheckFailed(f"math: true needs math-verify: {extra_pip_command('math')}") from error
 
     expression = parse(answer_text, parsing_timeout=None)
     if not expression:
@@ -172,9 +173,9 @@ class JsonCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="
     anywhere: bool = False
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        return PASSED if self.read_json_values(answer.response) else CheckScore(0.0, "is not JSON")
+        return PASSED if self.read_json_into_list(answer.response) else CheckScore(0.0, "is not JSON")
 
-    def read_json_values(self, text: str) -> list[Any]:
+    def read_json_into_list(self, text: str) -> list[Any]:
         """Return the JSON value of the answer in a list, empty if there is none."""
         if self.anywhere:
             try:
@@ -229,7 +230,7 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
         return Draft202012Validator(self.schema, registry=Registry())
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        values = self.read_json_values(answer.response)
+        values = self.read_json_into_list(answer.response)
         if not values:
             return CheckScore(0.0, "is not JSON")
         error = next(self._validator.iter_errors(values[0]), None)

@@ -16,10 +16,10 @@ import msgspec
 from coeval.core import errors
 from coeval.core.model import (
     ModelSpec,
-    mark_cut_by_window,
+    lowest_answer_limit,
+    mark_if_cut_by_window,
     mark_if_uncounted,
-    max_answer_tokens,
-    min_answer_limit,
+    max_tokens_of_all_answers,
 )
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress, resolve_address
@@ -373,7 +373,7 @@ class BatchedModel(HostedModel):
         outcome = self._queue.index.find_outcome_or_raise_gap(_hash_request(about, body))
         if outcome is None or outcome.completion is None:
             return None
-        completion = mark_cut_by_window(outcome.completion, min_answer_limit(sent.sampling, self._spec))
+        completion = mark_if_cut_by_window(outcome.completion, lowest_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
     def _answers_soon(self, request: Request) -> bool:
@@ -411,7 +411,7 @@ class BatchedModel(HostedModel):
         queue.raise_if_refused()
         usd = 0.0
         if self._priced:
-            tokens = max_answer_tokens(request.sampling, self._spec)
+            tokens = max_tokens_of_all_answers(request.sampling, self._spec)
             usd = self._admission.most_usd(len(body), tokens, batched=True)
         waiting = self._meter.reserve_for_batch(usd, request.priority)
         if waiting is not None:

@@ -267,7 +267,7 @@ def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
         except errors.Undecodable as error:
             fit = _ReplyFit()
             try:
-                reply, is_mended = foreign.decode_damaged(body)
+                reply, is_mended = foreign.decode_replacing_surrogates(body)
                 value = fit.fit_value_or_raise_unfit(reply, kind, "")
             except (_Unfit, errors.Undecodable):
                 raise error from None

@@ -20,7 +20,7 @@ import msgspec
 from coeval.core.entry_points import import_object, load_foreign
 from coeval.core.errors import Unreadable, UsageError
 from coeval.core.records import Completion, Request, Usage
-from coeval.core.regular_files import find_scripts
+from coeval.core.regular_files import find_small_files
 from coeval.models.dialects.dialect import get_seed, split_off_reasoning
 from coeval.models.dialects.openai_answer import is_charge
 
@@ -73,7 +73,7 @@ def hash_scripts(argv: Sequence[str]) -> str:
     An installed interpreter is not hashed."""
     own = (word for n, word in enumerate(map(str, argv)) if n or not Path(word).is_absolute())
     try:
-        files = [(file.resolve(), file.stat()) for file in find_scripts(own)]
+        files = [(file.resolve(), file.stat()) for file in find_small_files(own)]
         hashes = [_hash_file(path, status.st_mtime_ns, status.st_size) for path, status in files]
     except OSError:  # it may be run, and not be read
         return ""

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, ModelStopped, ServerFault, UsageError
-from coeval.core.model import Model, ModelSpec, mark_cut_by_window, min_answer_limit
+from coeval.core.model import Model, ModelSpec, lowest_answer_limit, mark_if_cut_by_window
 from coeval.core.options import DEVICE
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
@@ -187,7 +187,8 @@ class InProcess(Model):
             return cut_completion(await self._own.complete(request), self._most)
         completion = await self._admission.call_once(request, self._spec, self._model.complete)
         return cut_completion(
-            mark_cut_by_window(completion, min_answer_limit(request.sampling, self._spec)), self._most
+            mark_if_cut_by_window(completion, lowest_answer_limit(request.sampling, self._spec)),
+            self._most,
         )
 
 

@@ -16,8 +16,8 @@ from itertools import count
 from typing import NamedTuple
 
 from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
+from coeval.core.figures import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.core.options import BUDGET, CONTINUE, Option, max_cost
-from coeval.core.text import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Spent, describe_uncertain
 
 # Requests of batch jobs whose money is worth waiting for: what fewer leave pays for jobs of one or two each.

@@ -16,10 +16,10 @@ from types import MappingProxyType
 import msgspec
 
 from coeval.core.errors import QuotaExhausted, StoreError
+from coeval.core.figures import dollars
 from coeval.core.model import Price
 from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
-from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
 from coeval.models.metering.budget_gate import BudgetGate, Fund
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from coeval.core import errors
-from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_answer_tokens
+from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_tokens_of_all_answers
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
@@ -120,7 +120,7 @@ class Admission:
         Draining was not made. An error costs nothing unless it says so; a request that timed out may have
         spent its money."""
         if reservation is None and self.is_priced:
-            tokens = max_answer_tokens(request.sampling, spec)
+            tokens = max_tokens_of_all_answers(request.sampling, spec)
             reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.priority)
         permit = self if reservation is None else reservation
         try:

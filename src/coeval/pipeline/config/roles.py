@@ -213,7 +213,6 @@ def model_id_or_code(model: ModelConfig) -> str:
 
 
 def describe_user_code(models: Iterable[ModelConfig]) -> Iterator[str]:
-    """Describe the models that run the user's own code, a sentence each."""
     for model in models:
         if model.interface in _NEEDED:
             where = "in this process" if model.interface == "python" else "as a program, in no sandbox"

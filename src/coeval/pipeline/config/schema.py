@@ -306,7 +306,7 @@ class TaskConfig(Section):
             having.setdefault(self.scale_of(factor), []).append(factor)
         having.pop(HIGH_MEDIUM_LOW, None)
         return "; ".join(
-            f"{', '.join(factors)}: {scale.describe_levels()}" for scale, factors in having.items()
+            f"{', '.join(factors)}: {scale.levels_naming_best()}" for scale, factors in having.items()
         )
 
 

@@ -206,7 +206,6 @@ class Blueprint:
         return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals) if proposals else None
 
     def list_proposers(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
-        """Name the teachers that have proposed something."""
         return [name for name, value in self._collect_proposals(task, kind, made_now).items() if value]
 
     def _merge_declared_with_stored(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:

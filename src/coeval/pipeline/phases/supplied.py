@@ -86,7 +86,7 @@ def _read_rows(
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
-    file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
+    file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_few_or_partial_items(chosen)]
     file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
 

@@ -141,7 +141,7 @@ def _describe_levels(scales: Sequence[RubricScale], subject: str) -> str:
         return f"{give} one of three levels. {_DEFAULT}"
     if len(scale.levels) == 2:
         return f"{give} one of two levels. {best} {_ENDS}; {worst} means that it is not."
-    if scale.is_numeric:
+    if scale.has_consecutive_integers:
         opening = f"{give} a whole number from {worst} to {best}."
     else:
         opening = f"{give} one of these levels, from worst to best: {scale.levels_text()}."
@@ -165,7 +165,7 @@ def _order_levels(scale: RubricScale) -> tuple[str, ...]:
 
 def _build_level_schema(scale: RubricScale) -> JsonSchema:
     """Build the schema of a level; numbers are text too, since some hosts allow only that in an enum."""
-    if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
+    if len(scale.levels) > _MOST_LISTED and scale.has_consecutive_integers:
         return {"type": "integer"}
     return {"type": "string", "enum": list(_order_levels(scale))}
 

@@ -125,7 +125,6 @@ def _check_callables(draft: Draft) -> Iterator[Finding]:
 
 
 def describe_check_code(config: Config) -> Iterator[str]:
-    """Describe the code that checks of this configuration run, a sentence each."""
     for task in config.tasks:
         for factor, options in task.checks.items():
             if code := code_location(options):

@@ -194,7 +194,6 @@ def _describe_dropped_lines(dropped: Sequence[str]) -> str | None:
 
 
 def copy_if_absent(path: Path, target: Path) -> bool:
-    """Copy a file, unless the target exists; return whether it was copied."""
     if target.exists():
         return False
     with replace_file(target) as copy, open_file(path) as source:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars
 from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
-from coeval.core.text import dollars, join_names
+from coeval.core.text import join_names
 from coeval.engine.model_work import RoleModel
 from coeval.engine.probing import ProbeResult, Probing, probe_and_write_results, probe_models
 from coeval.engine.progress import Board, Calls

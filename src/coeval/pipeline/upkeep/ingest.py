@@ -249,6 +249,6 @@ def _refuse_flawed_or_empty_table(harvest: Harvest, options: IngestOptions, item
 
 
 def _make_outcome(harvest: Harvest, options: IngestOptions, items: int) -> IngestOutcome:
-    sentences = [*harvest.describe_problems(), *harvest.describe_gaps(options.selection)]
+    sentences = [*harvest.describe_problems(), *harvest.describe_few_or_partial_items(options.selection)]
     cut = options.selection.read_limit == items
     return IngestOutcome(False, False, harvest.rows, items, harvest.flawed, sentences, cut)

@@ -17,7 +17,7 @@ from coeval.analysis.panel.judge_drift import (
     Scores,
     compare_with_anchor,
     read_judge_scores,
-    read_served_models,
+    read_other_served_models,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -51,8 +51,8 @@ class JudgeCheck(NamedTuple):
         """Compare the check's scores so far with the anchor; raises as `judge_drift`."""
         with RunReader(self.source.path) as before, RunReader(self.folder.path) as after:
             drift = compare_with_anchor(self.judge, self.anchor, read_judge_scores(after, self.judge))
-            then = read_served_models(before, self.judge)
-            return msgspec.structs.replace(drift, served=(then, read_served_models(after, self.judge)))
+            then = read_other_served_models(before, self.judge)
+            return msgspec.structs.replace(drift, served=(then, read_other_served_models(after, self.judge)))
 
 
 class CheckRequest(NamedTuple):
@@ -122,7 +122,6 @@ def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
 
 
 def _average_human_labels(source: RunDir) -> dict[ScoreKey, float]:
-    """Average the labels of several people by answer and factor."""
     values_by_key: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
         if label.is_persons_level and label.value is not None:

@@ -169,7 +169,6 @@ _SWEEP_NOTES = {
 
 
 def write_sweep_text(settings: Mapping[str, Any]) -> str:
-    """Write the file of a sweep, each key with its note."""
     head = "# Written by `coeval init`; docs/sweeps.md explains each key, which is a flag of the command too."
     rows = [(f"{key}: {yaml_line(value)}", _SWEEP_NOTES[key]) for key, value in settings.items()]
     return "\n".join([head, "", *(f"{row:<40}  # {note}" for row, note in rows)]) + "\n"
