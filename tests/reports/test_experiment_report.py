@@ -14,7 +14,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.pipeline.plan.run_reading import open_run_reader
-from coeval.reports.charts.drawn_pictures import draw_figures
+from coeval.reports.charts.drawn_pictures import draw_pictures
 from coeval.reports.content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.where_section import drop_values_of_large_attributes
@@ -68,7 +68,7 @@ def measures(lab: Lab) -> dict[str, Any]:
 
 
 def rows(report: Report, table: str) -> list[dict[str, Any]]:
-    return report.table(table).to_dicts()
+    return report.table(table).to_flat_dicts()
 
 
 @pytest.mark.process
@@ -105,7 +105,7 @@ def test_labels_take_the_places_of_names_and_records_keep_them(tmp_path: Path) -
     reported = report_of(lab.path)
     assert reported.shown_names.key == {f"{long}-1": "Second"}
     assert f"{long}-1" in {row["student"] for row in rows(reported, "students")}
-    [forest] = [figure.svg for figure in draw_figures(reported) if figure.name == "forest"]
+    [forest] = [figure.svg for figure in draw_pictures(reported) if figure.name == "forest"]
     labels = re.findall(r"<text[^>]*>([^<]+)</text>", forest)
     assert {"ann", "Second"} <= set(labels)
     assert not any(label.startswith("a-model") and label.endswith("-1") for label in labels)

@@ -328,8 +328,8 @@ class Looks(NamedTuple):
         return self.growing or self.number > 1
 
     @property
-    def name(self) -> str:
-        """Return the name of the look, such as ``third look``."""
+    def in_words(self) -> str:
+        """Return ``third look``."""
         number = self.number
         return f"{_ORDINALS[number - 1]} look" if number <= len(_ORDINALS) else f"look {number}"
 
@@ -357,11 +357,11 @@ def p_value_at_any_look(p: float, looks: Looks | None) -> float:
     return max(p, min(1.0, float(np.exp(0.5 * np.log1p(r) - z**2 * r / (2 * (1 + r))))))
 
 
-def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
+def alpha_at_any_look(one_sided_alpha: float, looks: Looks | None) -> float:
     """Return the one-sided level that makes a single test hold at any look, at ``alpha`` in all."""
     if looks is None or not looks.is_repeated:
-        return alpha
-    return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
+        return one_sided_alpha
+    return float(ndtr(-_mixture_quantile(2 * one_sided_alpha, looks.share)))
 
 
 def detectable_gap_at_any_look(detectable: float, looks: Looks, *, power: float, family: int) -> float:

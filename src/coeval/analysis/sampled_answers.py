@@ -109,7 +109,7 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
             if rows.checked is not None:
                 scores = np.append(scores, rows.checked[np.isfinite(rows.checked)])
             is_binary = bool(np.isin(scores, (0.0, 1.0)).all())
-            passes = is_binary and _is_passed_or_failed(grid, task_code, name)
+            passes = is_binary and _is_pass_or_fail_factor(grid, task_code, name)
             yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 
 
@@ -135,7 +135,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     )
     clusters = None if grid.items.alike is None else grid.items.alike[numbers]
 
-    def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
+    def mean_over_items(values: Floats, enough: NDArray[np.bool_]) -> Measured:
         """Average over items that have enough answers."""
         items_clusters = None if clusters is None else [clusters[enough]]
         return Measured.from_interval(mean_over_strata([values[enough]], clusters=items_clusters))
@@ -144,12 +144,12 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
     for k in (*doubled, samples) if answers.passes else ():
         if (enough := n >= k).any():
-            pass_rates[str(k)] = mean(estimate_pass_at(n, passed, halves, k), enough)
-            all_rates[str(k)] = mean(estimate_pass_all(n, passed, halves, k), enough)
+            pass_rates[str(k)] = mean_over_items(estimate_pass_at(n, passed, halves, k), enough)
+            all_rates[str(k)] = mean_over_items(estimate_pass_all(n, passed, halves, k), enough)
     means, has_several = total / n, n > 1
     within = (squares - total * means)[has_several] / (n[has_several] - 1)
     return FactorSamples(
-        mean=mean(means, n > 0),
+        mean=mean_over_items(means, n > 0),
         samples=samples,
         item_se=clustered_standard_error(means, np.arange(len(means)) if clusters is None else clusters),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if has_several.any() else None,
@@ -164,7 +164,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
 _HALF = 0.5
 
 
-def _is_passed_or_failed(grid: ScoreGrid, task: int, factor: str) -> bool:
+def _is_pass_or_fail_factor(grid: ScoreGrid, task: int, factor: str) -> bool:
     """Check whether a factor passes or fails: a check, or one on a scale of two levels."""
     plan = grid.planned.tasks.get(grid.tasks[task]) if grid.planned is not None else None
     if plan is None:

@@ -57,7 +57,7 @@ def _set_log_level(level: LogLevel | None) -> None:
 
 
 @cache
-def _log_level_option() -> Parameter:
+def _make_hidden_log_level_option() -> Parameter:
     """Make a hidden ``--log-level`` for commands without a log: messages about internal errors name it."""
     app = typer.Typer(add_completion=False)
 
@@ -81,7 +81,7 @@ class Commands(TyperGroup):
         if command is None or command.hidden or isinstance(command, TyperGroup):
             return command
         if not any("--log-level" in parameter.opts for parameter in command.params):
-            command.params.append(_log_level_option())
+            command.params.append(_make_hidden_log_level_option())
         return command
 
     def make_context(self, *arguments: Any, **more: Any) -> Context:
@@ -105,12 +105,12 @@ class Commands(TyperGroup):
         return name, command, words
 
     def _suggest_or_list_commands(self, name: str) -> str:
-        paths = dict(self._pair_words_with_commands())
+        paths = dict(self._pair_words_with_command_paths())
         if near := get_close_matches(name, paths, n=1):
             return f"did you mean {paths[near[0]]}?"
         return f"there are {', '.join(path for word, path in paths.items() if word == path)}"
 
-    def _pair_words_with_commands(self) -> Iterator[tuple[str, str]]:
+    def _pair_words_with_command_paths(self) -> Iterator[tuple[str, str]]:
         """Yield each word that names a command, with the full command; this group's own commands win."""
         visible = {name: command for name, command in self.commands.items() if not command.hidden}
         for name, command in visible.items():

@@ -49,7 +49,7 @@ def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
     wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
     interrupted."""
-    _repair_standard_streams()
+    _repair_standard_streams_and_encoding()
     show_log_warnings()
     end = SystemExit(0)
     try:
@@ -100,7 +100,7 @@ def _print_failure(error: BaseException) -> int:
             return _print_message(error, 1, prefix="internal error: ")
 
 
-def _repair_standard_streams() -> None:
+def _repair_standard_streams_and_encoding() -> None:
     """Ensure that all three standard streams are open, and that none fails at a character it cannot show. A
     daemon may start us without them; the event loop would take their numbers for its own."""
     for number in range(3):

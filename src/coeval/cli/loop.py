@@ -39,7 +39,7 @@ async def run_interruptible(
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 
-    def stop() -> None:
+    def set_event_or_cancel() -> None:
         if interrupt.is_set() and task is not None:
             task.cancel()
             return
@@ -49,7 +49,7 @@ async def run_interruptible(
     # What is ignored stays so, as nohup has it.
     handled = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, set_event_or_cancel)
     try:
         return await begin(interrupt)
     except asyncio.CancelledError:

@@ -59,7 +59,7 @@ def discard_stream(stream: IO[str]) -> None:
 
 
 @contextmanager
-def redirect_user_output() -> Iterator[None]:
+def send_user_output_to_stderr() -> Iterator[None]:
     """Send what the user's code and its subprocesses print to standard error while entered."""
     with ExitStack() as stack:
         if sys.stdout is not None and sys.stderr is not None:  # else these numbers are some other file's

@@ -73,7 +73,7 @@ class ReportTable(msgspec.Struct, frozen=True):
     bold: frozenset[tuple[int, int]] = frozenset()
 
     @property
-    def initial_rows(self) -> tuple[tuple[Cell, ...], ...]:
+    def chosen_rows(self) -> tuple[tuple[Cell, ...], ...]:
         """Return the rows whose cells have the ``chosen`` values."""
         names = [column.name for column in self.columns]
         wanted = [(names.index(name), value) for name, value in self.chosen.items() if name in names]
@@ -106,7 +106,7 @@ class ReportTable(msgspec.Struct, frozen=True):
             names=len(row_names),
         )
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_flat_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as objects by column name, for pictures and the browser. A `Measured` in column
         ``c`` becomes ``c``, ``c_low``, ``c_high`` and ``c_n``."""
         records: list[dict[str, Any]] = [{} for _ in self.rows]
@@ -143,7 +143,7 @@ class PictureToggle(msgspec.Struct, frozen=True):
 
 class Picture(msgspec.Struct, frozen=True):
     """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows, in the form
-    of `ReportTable.to_dicts`. ``title`` says in words what it shows; ``toggles`` are what readers can
+    of `ReportTable.to_flat_dicts`. ``title`` says in words what it shows; ``toggles`` are what readers can
     choose of it."""
 
     name: str

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
-from coeval.reports.charts.drawn_pictures import draw_figures
+from coeval.reports.charts.drawn_pictures import draw_pictures
 from coeval.reports.content import Report
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -44,7 +44,7 @@ def write_workbook_and_figures(report: Report, files: ReportFiles) -> list[Path]
 
 def write_figures(report: Report, folder: Path) -> Iterator[Path]:
     """Write the pictures as SVG and PNG, and yield each path once written; raises as `write_bytes_atomic`."""
-    for figure in draw_figures(report):
+    for figure in draw_pictures(report):
         for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
             path = folder / f"{figure.name}.{suffix}"
             write_bytes_atomic(path, content)

@@ -26,7 +26,7 @@ from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
 from coeval.reports.items.item_selection import ItemSelection, shorten_detail
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import make_page
 from coeval.reports.training_report import ErrorBar, all_tasks_report, checkpoint_name, training_report
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -101,7 +101,6 @@ def select_checkpoint_items(
 def _open_browsers(
     checkpoints: Sequence[ChosenCheckpoint], stack: ExitStack
 ) -> dict[str, dict[str, ItemBrowser]]:
-    """Open an item browser for each task and checkpoint name."""
     browsers: dict[str, dict[str, ItemBrowser]] = {}
     for checkpoint in checkpoints:
         samples = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}"))
@@ -196,7 +195,7 @@ def write_sweep_page(
     with_items = {(checkpoint.task, checkpoint.name) for checkpoint in checkpoints}
     items = select_checkpoint_items(runs, checkpoints)
     report = training_report(runs, comparison, error_bar, with_items)
-    write_bytes_atomic(file, write_page(report, items=items))
+    write_bytes_atomic(file, make_page(report, items=items))
 
 
 class TrainingFiles(NamedTuple):

@@ -422,7 +422,7 @@ class Scheduler:
             self._judged_now.append(due.checkpoint.step)
             self.board.judging.append(due.name)
             try:
-                evaluation = self._sweep.make_conclusion(due.checkpoint, due.task.task, due.runs)
+                evaluation = self._sweep.make_concluding_evaluation(due.checkpoint, due.task.task, due.runs)
                 concluded = await self._judge_worker.conclude(due.name, evaluation)
                 self._record_concluded_and_retry_rest(due, concluded)
             finally:

@@ -225,7 +225,7 @@ LONGEST_WAIT_S = 120.0
 HELD_BY_OTHERS_S = 60.0
 
 
-async def run_worker(
+async def run_worker_and_write_result(
     worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None = None
 ) -> WorkerResult:
     """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; cancelling kills its
@@ -244,7 +244,7 @@ async def run_worker(
         finally:
             result = msgspec.structs.replace(
                 result,
-                tasks=run.count.count_answered(),
+                tasks=run.count.count_answered_by_task(),
                 problem=run.server_log.redact(result.problem),
                 starts=run.count.starts,
             )

@@ -247,7 +247,7 @@ def _task_coverage(
     """Combine coverage, likeness and item quality into one task's measures."""
     items = len(twins)
 
-    def mean(values: Floats) -> Measured:
+    def mean_of_defined(values: Floats) -> Measured:
         defined = values[np.isfinite(values)]
         value = float(defined.mean()) if len(defined) else None
         return Measured(value, None, None, len(defined), len(values) - len(defined))
@@ -263,8 +263,8 @@ def _task_coverage(
         absent=covered.absent,
         surface_bias=ratio(alike.mean),
         pairs=alike.pairs,
-        difficulty=mean(quality.difficulty),
-        discrimination=mean(quality.discrimination),
+        difficulty=mean_of_defined(quality.difficulty),
+        discrimination=mean_of_defined(quality.discrimination),
         all_pass=int(quality.all_pass.sum()),
         all_fail=int(quality.all_fail.sum()),
         reversed=int((quality.discrimination < 0).sum()),

@@ -359,7 +359,7 @@ def _sum_complete_units(
     return sums_by_block
 
 
-def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
+def _panel_ends(levels: NDArray[np.int8], scale: Floats, units_per_item: float) -> Ends:
     """Return what an item of so many ``units`` would add: all judges alike, or each its own by chance."""
     judges = levels.shape[1]
     shares = smooth_level_shares(
@@ -383,4 +383,4 @@ def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
         np.array((square - mean**2).sum() + mean.sum() ** 2),
         mean,
     )
-    return Ends(_flatten_sums(best) * units, _flatten_sums(worst) * units)
+    return Ends(_flatten_sums(best) * units_per_item, _flatten_sums(worst) * units_per_item)

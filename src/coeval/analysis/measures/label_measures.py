@@ -104,9 +104,9 @@ def measure_planned_labels(reader: RunReader, grid: ScoreGrid) -> Labels:
     return _measure_labels(reader, grid, dict.fromkeys(kept, grid.students))
 
 
-def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, planned: Sequence[str]) -> Labels:
-    """Measure what the configuration lost: labels, tasks, in others the students not ``planned``."""
-    others = [name for name in whole_grid.students if name not in planned]
+def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, kept_students: Sequence[str]) -> Labels:
+    """Measure what the configuration lost: labels, tasks, in others the students not planned."""
+    others = [name for name in whole_grid.students if name not in kept_students]
     students_by_label = {
         label: whole_grid.students if _is_removed_label(reader, *label) else others
         for label in _read_label_values(reader)

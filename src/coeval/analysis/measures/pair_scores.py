@@ -74,7 +74,7 @@ class SharedScores:
         of_a, of_b = self._cached_shared_rows(first, second, frozenset())
         return of_a.means, of_b.means
 
-    def judge_values_by_task(
+    def judge_differences_by_task(
         self, first: str, second: str, tasks: Collection[str], excluded_judges: Collection[str] = ()
     ) -> list[JudgeValues]:
         """Return, for each of ``tasks``, second minus first student by item and judge who scored both."""
@@ -243,7 +243,7 @@ class ComparedGrid:
         )
 
     @cached_property
-    def scored_tasks(self) -> dict[str, frozenset[str]]:
+    def scored_tasks_by_student(self) -> dict[str, frozenset[str]]:
         """Return, by student, the tasks in which it has any score."""
         grid, scored = self.grid, self.grid.scored
         return {

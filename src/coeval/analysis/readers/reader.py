@@ -346,7 +346,7 @@ class Reader:
             self._db.execute(
                 f"CREATE OR REPLACE TABLE {_raw_table_name(stage)} AS SELECT {stage.select}, "  # noqa: S608
                 f"CASE WHEN NOT coalesce(({stage.required}), false) THEN filename END AS no_record_of "
-                f"FROM {self._derived_lines_sql(stage, files)}",
+                f"FROM {self._make_lookup_and_lines_sql(stage, files)}",
                 [files] if files else [],
             )
         self.damage = tuple(damage for stage in self.stages for damage in self._count_damage_by_file(stage))
@@ -393,7 +393,7 @@ class Reader:
             torn = int(bool(read_torn_tail(Path(file))))
             yield Damage(self._display_name(Path(file)), torn, count - torn)
 
-    def _derived_lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
+    def _make_lookup_and_lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
         """Build `_lines_sql` of a stage, with what follows from its repeated JSON."""
         if stage.repeated is None:
             return self._lines_sql(stage, files)

@@ -13,7 +13,7 @@ from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.noninferiority import GatePolicy, gate_messages, gate_sides
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, split_names
-from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweeps
+from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweep_comparison
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
@@ -98,11 +98,11 @@ def compare(
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
-        from coeval.reports.site.page import write_page
+        from coeval.reports.site.page import make_page
 
         report = comparison_page(compared)
         if html is not None:
-            write_bytes_atomic(html, write_page(report))
+            write_bytes_atomic(html, make_page(report))
         _write_files_and_print_paths(report, html, files)
     if as_json:
         write_json(compared)
@@ -146,7 +146,7 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
     if as_json:
         write_json(compared)
     else:
-        print_sweeps(compared, streams.results())
+        print_sweep_comparison(compared, streams.results())
 
 
 def _write_files_and_print_paths(report: Report, written_page: Path | None, files: ReportFiles) -> None:

@@ -118,13 +118,13 @@ def preview_and_import_or_return_items(source_name: str, flags: IngestFlags) -> 
         dry_run=flags.dry_run,
     )
 
-    def confirm_import(items: IngestPreview) -> bool:
+    def show_preview_and_confirm(items: IngestPreview) -> bool:
         _print_preview(console, items, item_map, source)
         asks = not (flags.yes or flags.dry_run) and sys.stdin.isatty() and sys.stderr.isatty()
         return not asks or typer.confirm(f"Write to {target.path if target else flags.new}?", True, err=True)
 
     try:
-        outcome = ingest_items(options, target, confirm_import)
+        outcome = ingest_items(options, target, show_preview_and_confirm)
     except ColumnsMissing as error:
         raise _name_label_flag_in_error(error, label) from None
     except (KeyboardInterrupt, typer.Abort):

@@ -58,7 +58,7 @@ _BUDGET_USD = 5.0
 _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
 
 
-def write_new_file(
+def write_experiment_or_sweep_file(
     kind: InitKind, source: str | None, file: Path | None, flags: InitFlags, keys: Keys
 ) -> None:
     """Write the file of an experiment or a sweep, and print the next commands. Raises UsageError or
@@ -79,7 +79,7 @@ def write_new_file(
         _write_file_and_print_commands(target, write_sweep_text(settings), commands)
         return
     if kind is InitKind.DESCRIPTION:
-        new = _fill_described_experiment(clean_task_name(target.stem) or "my-benchmark", source, flags)
+        new = _make_experiment_from_description(clean_task_name(target.stem) or "my-benchmark", source, flags)
     else:
         new = _make_experiment_from_items(kind, source or "", flags, target)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
@@ -105,7 +105,7 @@ def _default_file_stem(kind: InitKind, source: str) -> str:
     return clean_task_name(Path(source).stem) or "items"
 
 
-def _fill_described_experiment(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
+def _make_experiment_from_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
     return NewExperiment(
         by="coeval init",
         name=name,
@@ -126,7 +126,7 @@ def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, t
     models = _parse_models_or_simulate(flags.model, roles) if roles or flags.model else ()
     response = ""
     if kind is InitKind.ANSWERS:
-        response = flags.response or _find_answer_column(source, flags.encoding)
+        response = flags.response or _find_usual_answer_column(source, flags.encoding)
     elif kind is InitKind.FUNCTION:
         file, _, function = source.rpartition(":")
         if not file or not function:
@@ -170,7 +170,7 @@ def _as_flag_values(name: str | None) -> tuple[str, ...]:
     return () if name is None else (name,)
 
 
-def _find_answer_column(path: str, encoding: str | None) -> str:
+def _find_usual_answer_column(path: str, encoding: str | None) -> str:
     columns = _read_table_columns(path, encoding)
     for name in _ANSWER_COLUMNS:
         if name in columns:
@@ -285,4 +285,4 @@ def init(
             raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None
-    write_new_file(kind, source, file, InitFlags(**flags_given), load_keys(keys))
+    write_experiment_or_sweep_file(kind, source, file, InitFlags(**flags_given), load_keys(keys))

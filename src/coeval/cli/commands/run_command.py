@@ -236,7 +236,7 @@ def describe(
     """
     from coeval.cli.views.description_view import check_page_path, preview_experiment, print_report
     from coeval.reports.description_report import description_report
-    from coeval.reports.site.page import write_page
+    from coeval.reports.site.page import make_page
 
     if out is not None:
         check_page_path(out, config)
@@ -246,7 +246,7 @@ def describe(
     if not prompts:
         streams.say(messages, "--prompts prints the prompts in full.", "dim")
     if out is not None:
-        write_bytes_atomic(out, write_page(report))
+        write_bytes_atomic(out, make_page(report))
         streams.say(messages, f"written: {out}")
 
 

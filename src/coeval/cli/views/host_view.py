@@ -157,12 +157,12 @@ def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, object]]:
     ]
 
 
-def _model_as_data(model: OfferedModel, names: Mapping[str, Sequence[str]]) -> dict[str, object]:
+def _model_as_data(model: OfferedModel, names_by_id: Mapping[str, Sequence[str]]) -> dict[str, object]:
     tariff = model.tariff
     price = tariff and {"rates": tariff.rates, "tiers": tariff.tiers, "source": tariff.source}
     return {
         "id": model.id,
-        "names": list(names.get(model.id, ())),
+        "names": list(names_by_id.get(model.id, ())),
         "context_window": model.context_window,
         "price": price,
     }

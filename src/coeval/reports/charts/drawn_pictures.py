@@ -20,7 +20,7 @@ PPI = 300
 _WIDTH = 720.0
 
 
-class Figure(NamedTuple):
+class DrawnPicture(NamedTuple):
     """A picture in both formats; ``name`` is the beginning of a file's name."""
 
     name: str
@@ -28,18 +28,18 @@ class Figure(NamedTuple):
     png: bytes
 
     def __repr__(self) -> str:
-        return f"Figure({self.name!r})"
+        return f"DrawnPicture({self.name!r})"
 
     def _repr_svg_(self) -> str:
         return self.svg
 
 
-def draw_figures(report: Report) -> Iterator[Figure]:
+def draw_pictures(report: Report) -> Iterator[DrawnPicture]:
     """Draw all pictures of a report, one by one."""
-    return (draw_figure(report, name) for name in _pictures_by_name(report))
+    return (draw_picture(report, name) for name in _pictures_by_name(report))
 
 
-def draw_figure(report: Report, name: str = "") -> Figure:
+def draw_picture(report: Report, name: str = "") -> DrawnPicture:
     """Draw one picture of a report, by default the first. Raises UsageError: no picture has that name."""
     pictures = _pictures_by_name(report)
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
@@ -50,7 +50,7 @@ def draw_figure(report: Report, name: str = "") -> Figure:
     on_white = {**theme_config(LIGHT), "background": LIGHT.background}
     svg = vl_convert.vegalite_to_svg(spec, config=on_white, allowed_base_urls=[])
     png = vl_convert.vegalite_to_png(spec, config=on_white, allowed_base_urls=[], ppi=PPI)
-    return Figure(name or "picture", svg, png)
+    return DrawnPicture(name or "picture", svg, png)
 
 
 def _pictures_by_name(report: Report) -> dict[str, Picture]:
@@ -63,4 +63,5 @@ def _fill_in_names_width_and_rows(picture: Picture, report: Report) -> dict[str,
     if spec.get("width") == "container":
         limits = spec.get("usermeta", {})
         spec["width"] = max(min(_WIDTH, float(limits.get("width", _WIDTH))), float(limits.get("least", 0)))
-    return {**spec, "datasets": {picture.table: escape_row_texts(report.table(picture.table).to_dicts())}}
+    rows = escape_row_texts(report.table(picture.table).to_flat_dicts())
+    return {**spec, "datasets": {picture.table: rows}}

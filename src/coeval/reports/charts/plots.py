@@ -11,13 +11,13 @@ from coeval.reports.charts.chart_spec import (
     NUMBER_ROWS,
     Spec,
     add_columns,
-    add_interval_ends,
     chart_spec,
     colour_by_student,
     encode_column,
     encode_columns,
     filter_rows,
     interval_layers,
+    keep_known_add_ends,
     make_layer,
     measure_tooltip,
     names_axis,
@@ -46,7 +46,7 @@ def bias_plot(table: str, biases: Sequence[str], judges: Sequence[str], models: 
     zero = make_layer("rule", {"x": {"datum": 0}}, strokeDash=[3, 3])
     drawn = interval_layers("value", (encode_column("begin:Q", title="points"), "end"), 65, 2, **shared)
     height = max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP)
-    return chart_spec(table, [zero, *drawn], height, *scale_to_points("value"), *add_interval_ends("value"))
+    return chart_spec(table, [zero, *drawn], height, *scale_to_points("value"), *keep_known_add_ends("value"))
 
 
 # --- Forest plot
@@ -225,7 +225,7 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
     low = encode_column("begin:Q", scale=scale, title="points", axis={"tickCount": 8})
     layers = interval_layers("shown", (low, "end"), 100, y=y, tooltip=tips)
     height = max(len(rows), 1) * _INTERVAL_STEP
-    return chart_spec(table, layers, height, chosen, *scale_to_points("shown"), *add_interval_ends("shown"))
+    return chart_spec(table, layers, height, chosen, *scale_to_points("shown"), *keep_known_add_ends("shown"))
 
 
 # --- Item difficulty and discrimination
@@ -384,7 +384,7 @@ def _difference_forest(table: ReportTable, better_by_baseline: Mapping[str, str]
         NUMBER_ROWS,
         filter_rows(f"datum.place <= {_MOST_DRAWN}"),
     )
-    height = max(min(len(table.initial_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
+    height = max(min(len(table.chosen_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
     spec = chart_spec(table.name, layers, height, *drawn)
     return spec | _parameters(table) | {"usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
 

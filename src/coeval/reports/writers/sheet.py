@@ -58,7 +58,7 @@ class SheetColumn(NamedTuple):
     kind: FigureKind
     source: ReportColumn
 
-    def read_part(self, row: Sequence[Cell]) -> Simple:
+    def read_part_in_points(self, row: Sequence[Cell]) -> Simple:
         """Return this part of a row's cell; scores are in points, so that no number format is needed to read
         them."""
         cell, value = row[self.column_index], None
@@ -191,7 +191,7 @@ def write_table(book: WorkbookFile, sheet: Worksheet, table: ReportTable, top: i
         book.write_text(sheet, top, index, column.title, **heading)
         if column.source.meaning and column.part == "value":
             sheet.write_comment(top, index, column.source.meaning, {"x_scale": 2})
-        cells = [column.read_part(row) for row in table.rows]
+        cells = [column.read_part_in_points(row) for row in table.rows]
         for number, cell in enumerate(cells, top + 1):
             book.write_cell(sheet, (number, index), cell, column)
         widths.append(max([min(_text_width(column.title) + 3, 24), *map(_text_width, cells)]))

@@ -33,13 +33,13 @@ def print_conclusions(
     runs: Sequence[TrainingRun],
     compared: SweepComparison,
     console: Console,
-    aggregated: Sequence[CheckpointAggregate] = (),
+    printed_aggregates: Sequence[CheckpointAggregate] = (),
 ) -> None:
     """Print which checkpoint to ship, as ``coeval compare`` says it, and conclusions by task; skips the notes
-    that `print_aggregates_and_check_gaps` prints for ``aggregated``."""
+    that `print_aggregates_and_check_gaps` prints for ``printed_aggregates``."""
     reported = {
         f"step {row.checkpoint.step}: {note}"
-        for row in aggregated
+        for row in printed_aggregates
         for task_row in row.tasks.values()
         for note in task_row.notes
     }

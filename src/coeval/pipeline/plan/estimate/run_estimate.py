@@ -82,7 +82,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
-    facts.set_own_code_prices(assumed.lengths.mean_usd)
+    facts.set_own_code_prices(assumed.lengths.mean_usd_per_call)
     makers = _count_records_by_maker(preview)
     texts = _expect_text_lengths(preview.plan.setups, makers, assumed.lengths)
     shapes = [
@@ -203,7 +203,7 @@ class _TaskShapes:
         calls = Span(high, low, high)
         reply = made * size.per_character + requested.thinking
         shape = CallShape(phase, task, requested, calls, calls, size.prompt_tokens(self.shown), reply)
-        seen = self.lengths.mean_item_texts(requested.role, shape.cell)
+        seen = self.lengths.mean_item_characters(requested.role, shape.cell)
         return shape._replace(seen=size.prompt_tokens({**self.shown, **seen}) if seen else None)
 
     def _build_judging_shape(
