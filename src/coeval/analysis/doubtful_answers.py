@@ -173,7 +173,6 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """Describe it in a sentence."""
         if self.others:
             return Incomparable(self.model, OTHER_MODELS, self.came_from_clause).sentence
         return (

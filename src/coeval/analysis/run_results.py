@@ -100,7 +100,6 @@ def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, .
 
 
 def sum_costs(costs: Sequence[ModelCost]) -> Bill:
-    """Sum the costs of all models."""
     sources = (cost.priced_by.partition(":")[0] for cost in costs if cost.cost_usd and cost.priced_by)
     partial = [cost for cost in costs if cost.unpriced]
     return Bill(

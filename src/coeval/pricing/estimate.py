@@ -189,7 +189,6 @@ class EstimateLine(msgspec.Struct, frozen=True):
 
 
 def sum_known_costs(costs: Iterable[Span | None]) -> Span | None:
-    """Sum the known costs; None if none is known."""
     usd = [cost for cost in costs if cost is not None]
     return sum(usd, exact(0)) if usd else None
 

@@ -169,7 +169,6 @@ def measure_judge_pair(pair: JudgePair) -> PairAgreement:
 
 
 def mean_agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
-    """Average each judge's agreement over its pairs."""
     agreement_of_judge = {}
     for judge in grid.judges:
         own_pairs = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
