@@ -39,7 +39,6 @@ class CutOffAnswers(NamedTuple):
 
 
 def cut_off_cause(counts: Iterable[CutOffAnswers]) -> str:
-    """Name what cut answers off."""
     return _pick_limit_texts(
         counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or "
     )

@@ -154,7 +154,6 @@ def missing_cut_off_or_empty_warnings(scores: Sequence[MeasureRow]) -> Iterator[
 
 
 def lacking_task_and_cut_off_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """Say which students lack tasks, and how many answers are cut off."""
     sentences = (lacking_task_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
     yield from filter(None, sentences)
 

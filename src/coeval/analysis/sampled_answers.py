@@ -136,7 +136,6 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     clusters = None if grid.items.alike is None else grid.items.alike[numbers]
 
     def mean_over_items(values: Floats, enough: NDArray[np.bool_]) -> Measured:
-        """Average over items that have enough answers."""
         items_clusters = None if clusters is None else [clusters[enough]]
         return Measured.from_interval(mean_over_strata([values[enough]], clusters=items_clusters))
 

@@ -59,7 +59,6 @@ class PricedModel(NamedTuple):
     recorded_as: str = ""
 
     def reply_seconds(self, output_tokens: Span) -> Span:
-        """Estimate the time for a reply of so many tokens."""
         expected = self.first_s + (output_tokens.central / self.tokens_per_s if self.tokens_per_s else 0.0)
         return TIME_FACTOR.span_around(expected)
 

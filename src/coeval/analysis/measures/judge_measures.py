@@ -122,7 +122,6 @@ def level_scale(grid: ScoreGrid) -> LevelScale:
 
 
 def compare_judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
-    """Compare every pair of a grid's judges."""
     pairs = []
     valid, block, scale = grid.valid, reweighting.block[grid.item], level_scale(grid)
     for first, second in combinations(range(len(grid.judges)), 2):

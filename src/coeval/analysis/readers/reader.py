@@ -181,7 +181,6 @@ class Reader:
 
     @contextmanager
     def _translate_to_store_error(self, *failures: type[duckdb.Error]) -> Iterator[None]:
-        """Raise StoreError in place of these DuckDB errors."""
         try:
             yield
         except failures as error:
@@ -384,7 +383,6 @@ class Reader:
         return path.name
 
     def _count_damage_by_file(self, stage: Stage) -> Iterator[Damage]:
-        """Count the lines of a kind's files that are no records."""
         for file, count in self.rows(
             f"SELECT no_record_of, count(*) FROM {_raw_table_name(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608
             "GROUP BY ALL ORDER BY ALL"
