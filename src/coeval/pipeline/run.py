@@ -151,7 +151,7 @@ async def _settle_blueprints_or_block_tasks(start: StartedRun) -> list[TaskSetup
     proposals = await run.collect_proposals(works, blueprint.record_path)
     setups = []
     for task in run.config.tasks:
-        settled = None if run.interrupted else blueprint.settle_task(task, proposals)
+        settled = None if run.interrupted else blueprint.write_and_return_blueprint(task, proposals)
         if settled is not None:
             documents = start.preview.supply.documents.get(task.name)
             setups.append(build_setup(run.config, task, settled, documents))

@@ -87,7 +87,6 @@ class ItemBrowser:
             return read_item_score_arrays(self._reader, self.facets)
 
     def read_rows(self, numbers: Sequence[int]) -> list[ItemRow]:
-        """Return the rows of the items with these numbers."""
         with self._lock:
             return read_item_rows(self._reader, ItemChoice(), numbers)
 
@@ -136,7 +135,6 @@ class ItemBrowser:
             )
 
     def use_short_names(self, labels: Mapping[str, str]) -> None:
-        """Use the short model names of a report."""
         self.facets = msgspec.structs.replace(self.facets, short=ShownNames(labels).key)
 
     def order_student_facet(self, best_first: Sequence[str]) -> None:
