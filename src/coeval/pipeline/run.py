@@ -85,7 +85,7 @@ async def run_phases(
     try:
         settings = config.experiment
         shared = (
-            AnswerStore.open_named(settings.store, os.environ, seed=settings.seed or 0)
+            AnswerStore.open_or_make_if_named(settings.store, os.environ, seed=settings.seed or 0)
             if options.checked_judge is None
             else None
         )
