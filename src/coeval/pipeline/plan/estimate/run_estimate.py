@@ -267,7 +267,7 @@ class _TaskShapes:
             teacher,
             [
                 teacher.prompt(variables, schema)
-                for variables in self._sample_attributes(teacher.name, _DRAWN)
+                for variables in self._draw_item_variables(teacher.name, _DRAWN)
             ],
         )
 
@@ -289,9 +289,9 @@ class _TaskShapes:
     def _build_item_variables(self) -> dict[str, str]:
         """Return the template variables of an item, with marks for unknown texts."""
         texts = {"input": _MARKS["item"], "reference": _MARKS["reference"]}
-        return {**texts, **self._sample_attributes("", 1)[0]}
+        return {**texts, **self._draw_item_variables("", 1)[0]}
 
-    def _sample_attributes(self, teacher: str, number: int) -> list[dict[str, str]]:
+    def _draw_item_variables(self, teacher: str, number: int) -> list[dict[str, str]]:
         """Return attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
