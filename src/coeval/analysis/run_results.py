@@ -100,7 +100,6 @@ def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, .
 
 
 def sum_costs(costs: Sequence[ModelCost]) -> Bill:
-    """Sum the costs of all models."""
     sources = (cost.priced_by.partition(":")[0] for cost in costs if cost.cost_usd and cost.priced_by)
     partial = [cost for cost in costs if cost.unpriced]
     return Bill(
@@ -155,7 +154,6 @@ def missing_cut_off_or_empty_warnings(scores: Sequence[MeasureRow]) -> Iterator[
 
 
 def lacking_task_and_cut_off_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """Say which students lack tasks, and how many answers are cut off."""
     sentences = (lacking_task_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
     yield from filter(None, sentences)
 

@@ -75,7 +75,7 @@ def measure_samples(reader: RunReader) -> SamplesByPart | None:
         SampledPart(student, grid.tasks[rows.task], rows.factor or WHOLE): measured
         for student_code, student in enumerate(grid.students)
         if student in grid.samples
-        for rows in (*_read_scored_answers(grid, student_code), *_read_labelled_answers(labels, student_code))
+        for rows in (*_group_answer_scores(grid, student_code), *_group_answer_labels(labels, student_code))
         if (measured := _measure_answers(rows, student, grid)) is not None
     }
     order = sorted(by_key, key=lambda part: (part.task, part.factor != WHOLE, part.factor, part.student))
@@ -93,7 +93,7 @@ class _Answers(NamedTuple):
     passes: bool
 
 
-def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
+def _group_answer_scores(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
     for task_code in range(len(grid.tasks)):
         own = grid.select_rows((grid.student == student) & (grid.task == task_code))
         answers, first, at = np.unique(own.answer, return_index=True, return_inverse=True)
@@ -113,7 +113,7 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
             yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 
 
-def _read_labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
+def _group_answer_labels(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
     own = labels.select_rows(labels.student == student)
     for task_code in range(len(labels.tasks)):
         for factor, name in enumerate(labels.factors):
@@ -136,7 +136,6 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     clusters = None if grid.items.alike is None else grid.items.alike[numbers]
 
     def mean_over_items(values: Floats, enough: NDArray[np.bool_]) -> Measured:
-        """Average over items that have enough answers."""
         items_clusters = None if clusters is None else [clusters[enough]]
         return Measured.from_interval(mean_over_strata([values[enough]], clusters=items_clusters))
 

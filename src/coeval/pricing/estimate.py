@@ -59,7 +59,6 @@ class PricedModel(NamedTuple):
     recorded_as: str = ""
 
     def reply_seconds(self, output_tokens: Span) -> Span:
-        """Estimate the time for a reply of so many tokens."""
         expected = self.first_s + (output_tokens.central / self.tokens_per_s if self.tokens_per_s else 0.0)
         return TIME_FACTOR.span_around(expected)
 
@@ -189,7 +188,6 @@ class EstimateLine(msgspec.Struct, frozen=True):
 
 
 def sum_known_costs(costs: Iterable[Span | None]) -> Span | None:
-    """Sum the known costs; None if none is known."""
     usd = [cost for cost in costs if cost is not None]
     return sum(usd, exact(0)) if usd else None
 

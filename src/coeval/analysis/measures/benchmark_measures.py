@@ -208,7 +208,7 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """Measure the items of a run: coverage, difficulty, discrimination and near duplicates."""
     texts = reader.read_texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores = _fill_label_tasks(reader, grid, sum_student_item_scores(grid).mean)
+    scores = _replace_scores_of_label_only_tasks(reader, grid, sum_student_item_scores(grid).mean)
     strata = _attribute_values_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
@@ -225,7 +225,7 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     return BenchmarkMeasures(coverage, items)
 
 
-def _fill_label_tasks(reader: RunReader, grid: ScoreGrid, judged_scores: Floats) -> Floats:
+def _replace_scores_of_label_only_tasks(reader: RunReader, grid: ScoreGrid, judged_scores: Floats) -> Floats:
     """Return the scores, (S, I), replaced by the share of right labels in tasks that have labels alone."""
     scored = np.unique(grid.items.task[np.isfinite(judged_scores).any(axis=0)])
     right = sum_student_item_scores(read_label_grid(reader, grid)).mean

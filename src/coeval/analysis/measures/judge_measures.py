@@ -122,7 +122,6 @@ def level_scale(grid: ScoreGrid) -> LevelScale:
 
 
 def compare_judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
-    """Compare every pair of a grid's judges."""
     pairs = []
     valid, block, scale = grid.valid, reweighting.block[grid.item], level_scale(grid)
     for first, second in combinations(range(len(grid.judges)), 2):
@@ -169,7 +168,6 @@ def measure_judge_pair(pair: JudgePair) -> PairAgreement:
 
 
 def mean_agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
-    """Average each judge's agreement over its pairs."""
     agreement_of_judge = {}
     for judge in grid.judges:
         own_pairs = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]

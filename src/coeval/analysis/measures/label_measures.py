@@ -117,7 +117,6 @@ def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, kept_studen
 
 
 def _read_label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
-    """Return the values of each (task, label)."""
     return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
 
 

@@ -90,7 +90,6 @@ def mean_in_points(measured: Measured) -> str:
 
 
 def _fewer_than_two_students_sentence(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
-    """Say what is known of one student, or of none."""
     if not ranks.order:
         return "No student has a score yet."
     [first] = ranks.order

@@ -64,7 +64,6 @@ class SharedScores:
         return strata
 
     def shared_means_by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
-        """Return both students' means over the scores they share, by item id."""
         a, b = self.shared_item_means_or_nan(first, second)
         ids = self.grid.items.ids
         return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
@@ -244,7 +243,6 @@ class ComparedGrid:
 
     @cached_property
     def scored_tasks_by_student(self) -> dict[str, frozenset[str]]:
-        """Return, by student, the tasks in which it has any score."""
         grid, scored = self.grid, self.grid.scored
         return {
             name: frozenset(

@@ -364,7 +364,6 @@ class ExcludingSelfJudgments(Record, frozen=True):
 
 
 def rank_excluding_self_judgments(grid: ScoreGrid) -> ExcludingSelfJudgments:
-    """Rank students by the scores of judges other than themselves."""
     judges_itself = np.array(
         [[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool
     )

@@ -320,7 +320,7 @@ def grid_level_names(grid: ScoreGrid) -> LevelNames:
     return LevelNames(tuple(names), codes)
 
 
-def _level_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
+def _level_names_and_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
     """Return the level names, and (C, J) the index of each score's level, below 0 where there is none."""
     names = grid_level_names(grid)
     if len(names.names) == len(grid.scale):  # one scale
@@ -330,7 +330,7 @@ def _level_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
 
 
 def count_levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
-    names, codes = _level_codes(grid)
+    names, codes = _level_names_and_codes(grid)
     return {
         judge: names.count_levels(column[column >= 0])
         for judge, column in zip(grid.judges, codes.T, strict=True)
@@ -339,7 +339,7 @@ def count_levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
 
 def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     """Count each student's scores at each level, in the order of the grid's students."""
-    names, codes = _level_codes(grid)
+    names, codes = _level_names_and_codes(grid)
     columns = [codes[grid.student == student_code] for student_code in range(len(grid.students))]
     return [names.count_levels(column[column >= 0]) for column in columns]
 
@@ -399,7 +399,7 @@ def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
         {*(factor for _, factor, _, _ in values_given), *(f for d in designs for f in d.factors)}
     )
     teachers = _distinct_names(reader, "teacher", "planned")
-    items, number_of = _read_items(reader, terms, tasks, teachers)
+    items, number_of = _read_items_and_codes_by_place(reader, terms, tasks, teachers)
     scale = _list_level_values({value for *_, value in values_given if value is not None}, designs)
     columns = reader.columns(_grid_sql(judges, len(scale), has_samples=reader.has_samples), [scale])
     item = number_of[columns["item"]]
@@ -534,7 +534,7 @@ def _list_level_values(recorded: Set[float], designs: Sequence[TaskDesign]) -> l
 _ANYBODY = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
-def _read_items(
+def _read_items_and_codes_by_place(
     reader: RunReader, terms: Sequence[str], tasks: Sequence[str], teachers: Sequence[str]
 ) -> tuple[GridItems, Codes]:
     """Read the items in order of their ids, and the number of each by its place in the reader's table."""

@@ -250,7 +250,6 @@ StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
 
 
 def _sum_answer_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
-    """Sum the counts of some tasks."""
     rows = [msgspec.structs.astuple(counts) for task, counts in by_task.items() if task in tasks]
     return StudentAnswers(*map(sum, zip(*rows, strict=True)))
 
@@ -413,7 +412,6 @@ def _means_of_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
 
 
 def _merge_parts_by_student(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
-    """Merge several mappings per student into one."""
     merged: list[_Named] = [{} for _ in grid.students]
     for part in parts:
         for student, measures in zip(merged, part, strict=True):
@@ -489,7 +487,6 @@ def estimate_judge_scatters(
 
 
 def widen_score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured:
-    """Widen a student's score by what judges add to its error."""
     if scatter is None or score.value is None or score.low is None or score.high is None or score.n is None:
         return Measured(None, None, None, score.n, None)
     bounds = widen_mean_bounds(score.value, Bounds(score.low, score.high), score.n, scatter)

@@ -193,7 +193,6 @@ def _choose_runs_of_task(
 
 
 def _read_facts_or_reason(path: Path) -> RunFacts | str:
-    """Read a sample's facts, or return why it cannot count."""
     try:
         facts = read_task_summary(path, RunFacts)
     except StoreError as error:
@@ -377,7 +376,6 @@ GROUP BY ALL
 
 
 def keep_commonest_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
-    """Keep the columns, by step, of the most common metric."""
     names = [(column.metric, column.unit) for column in columns.values()]
     most = max(dict.fromkeys(names), key=names.count, default=None)
     return {step: own for step, own in columns.items() if (own.metric, own.unit) == most}

@@ -162,7 +162,6 @@ def _compare_step(
 
 
 def _average_items_over_answers(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
-    """Compute the means of the items over these answers."""
     answers_by_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
         answers_by_item.setdefault(key[:2], []).append(judged.answers[key])

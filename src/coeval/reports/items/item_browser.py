@@ -94,7 +94,7 @@ class ItemBrowser:
         """Index all texts on the first search: it takes seconds and 200 MB at a million judgments."""
         try:
             self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-            self._reader.add_item_texts()
+            self._reader.fill_item_text_table()
         except duckdb.Error as error:
             raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
         self._searchable = True
