@@ -74,8 +74,8 @@ def test_every_difference_is_there_from_either_side(lab: Lab) -> None:
     found = api.compare(lab.path)
     table = comparison_page(found).table("differences")
     assert table.chosen == {"baseline": "ann", "by": "overall"}
-    assert [row[0] for row in table.initial_rows] == ["cy", "ben"], "the best first"
-    rows = {(row["row"], row["baseline"], row["by"]): row for row in table.to_dicts()}
+    assert [row[0] for row in table.chosen_rows] == ["cy", "ben"], "the best first"
+    rows = {(row["row"], row["baseline"], row["by"]): row for row in table.to_flat_dicts()}
     assert len(rows) == len(table.rows) == 2 * len(found.comparisons)
     one, other = rows["ben", "ann", "overall"], rows["ann", "ben", "overall"]
     assert one["difference"] == -other["difference"]
@@ -87,11 +87,11 @@ def test_every_difference_is_there_from_either_side(lab: Lab) -> None:
     assert one["p"] == other["p"]
     assert ("saga · ben", "cy", "by task") in rows
     matrix = comparison_page(found).table("pairs")
-    assert [row[:2] for row in matrix.initial_rows] == [("ann", "ben"), ("ann", "cy"), ("cy", "ben")]
-    assert all(row["difference"] > 0 for row in matrix.to_dicts() if row["of"] == "overall")
+    assert [row[:2] for row in matrix.chosen_rows] == [("ann", "ben"), ("ann", "cy"), ("cy", "ben")]
+    assert all(row["difference"] > 0 for row in matrix.to_flat_dicts() if row["of"] == "overall")
     two = comparison_page(api.compare(lab.path, students=["ben", "ann"]))
     assert [section.anchor for section in two.sections] == ["differences", "sides"]
-    assert [row[0] for row in two.table("differences").initial_rows] == ["overall", "saga", "story"]
+    assert [row[0] for row in two.table("differences").chosen_rows] == ["overall", "saga", "story"]
 
 
 def test_folders_are_named_by_the_shortest_ends_of_their_paths(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_folders_are_named_by_the_shortest_ends_of_their_paths(tmp_path: Path) -
     found = api.compare(tmp_path / "x" / "out", tmp_path / "y" / "out")
     assert list(found.sides) == ["x/out", "y/out"]
     page = comparison_page(found)
-    assert [row["folder"] for row in page.table("sides").to_dicts()] == ["x/out", "y/out"]
+    assert [row["folder"] for row in page.table("sides").to_flat_dicts()] == ["x/out", "y/out"]
     assert all(str(tmp_path) not in said.text for part in page.sections for said in part.sentences)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import coeval
-from coeval.api.given_tables import _write_rows
+from coeval.api.given_tables import _write_rows_and_list_columns
 from coeval.core.errors import ConfigError, UsageError
 
 ROWS = [
@@ -168,7 +168,7 @@ def test_a_broken_experiment_is_told_as_ever(experiment: dict[str, Any]) -> None
 def test_whole_numbers_beside_a_missing_one_are_no_floats(experiment: dict[str, Any]) -> None:
     """As pandas has them: a label 1 is not 1.0, and an id 10.0 finds the item 10."""
     frame = pd.DataFrame({"mood": [1, None, 1], "x": [1, 0.5, 2]})
-    _write_rows(Path("rows.jsonl"), frame)
+    _write_rows_and_list_columns(Path("rows.jsonl"), frame)
     assert Path("rows.jsonl").read_text().splitlines() == [
         '{"mood":1,"x":1.0}', '{"mood":null,"x":0.5}', '{"mood":1,"x":2.0}',
     ]  # fmt: skip

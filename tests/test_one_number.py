@@ -50,7 +50,7 @@ from worker_folder import worker_folder
 from coeval.api import open_run
 from coeval.cli.main import main
 from coeval.reports.folder_report import open_folder_report
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import make_page
 from coeval.reports.view.viewed_folder import ViewedFolder
 from tools.docs.materials import write_prices
 
@@ -157,8 +157,8 @@ def _of_view(folder: Path) -> Iterator[Face]:
     """What ``coeval view`` serves of a folder: its line in the list; its page, with the lines above it."""
     viewed = ViewedFolder(folder, lambda _: None)
     viewed.needed = viewed.report_needed = True
-    viewed.read_changed_records()
-    viewed.write_changed_report()
+    viewed.read_changed_records_if_needed()
+    viewed.refresh_page_if_due()
     best, page = viewed.list_entry()["summary"].best, of_html("view, page", (viewed.report or b"").decode())
     name = {"wins in 100": "strength", "labels right": "accuracy"}.get(best.what, "score")
     fields = {"student": "name", name: "score", f"{name}, from": "low", f"{name}, to": "high"}
@@ -323,7 +323,7 @@ def _decimals(text: str) -> set[str]:
 def test_a_figure_of_a_sentence_of_the_page_stands_in_one_of_its_tables(folders: Folders, name: str) -> None:
     """Of the report's data; the page that is written of it has its sentences."""
     with chdir(folders.work), open_folder_report(folders.paths[name][0]) as found:
-        page = of_html("page", write_page(found.report).decode())
+        page = of_html("page", make_page(found.report).decode())
         viewed = [*_of_view(folders.paths[name][0])][-1]
     assert not _absent(of_report("page", found.report), found.report.shown_names.key)
     assert not _absent(viewed, found.report.shown_names.key.values())

@@ -26,7 +26,7 @@ from coeval.analysis.comparison.family import (
 )
 from coeval.analysis.comparison.paired_difference import Difference
 from coeval.reports.folder_report import open_folder_report
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import make_page
 from evidence.judge_sample import TASKS, World, leads, pages, picked_leaders
 
 
@@ -224,7 +224,7 @@ def test_every_face_names_the_factor_of_a_lead(tmp_path: Path) -> None:
     source = "the lead comes from tone"
     with open_folder_report(run.folder) as found:
         assert any(source in sentence.text for sentence in found.report.lead)
-        page = write_page(found.report).decode()
+        page = make_page(found.report).decode()
     compared = api.compare(run.folder)
     [one] = [one for one in compared.comparisons if one.metric == "score"]
     [gap] = api.open_run(run.folder).measures()["ranking"]["differences"].values()

@@ -370,8 +370,8 @@ def test_a_json_list_and_a_json_object_are_records(tmp_path: Path) -> None:
 
 
 def test_names_are_selected_by_asset_task_and_all(tmp_path: Path) -> None:
-    select = Library(MANIFEST, tmp_path).manifest.select
-    assert select(["nltk/words", "bench"]) == ("nltk/words", "bench/prompts", "bench/judge", "bench/table")
-    assert select(["all"]) == ALL
+    expand = Library(MANIFEST, tmp_path).manifest.expand_names_and_tasks
+    assert expand(["nltk/words", "bench"]) == ("nltk/words", "bench/prompts", "bench/judge", "bench/table")
+    assert expand(["all"]) == ALL
     with pytest.raises(UsageError, match="did you mean 'bench'"):
-        select(["bnch"])
+        expand(["bnch"])

@@ -29,7 +29,7 @@ from coeval.benchmarks.run.runner import (
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.task_registry import TASKS
-from coeval.cli.eval_framework.eval_report import print_outcome, read_sample_figures
+from coeval.cli.eval_framework.eval_report import print_outcome, read_figures_by_task_and_metric
 from coeval.cli.views.results_view import print_results
 from coeval.core.records import Message
 from coeval.engine.probing import Probing
@@ -368,7 +368,7 @@ class Samples:
 
 async def test_figures_over_samples(stopping_bench: Bench) -> None:
     outcome = await Samples(["bad", "good", "bad"]).outcome(stopping_bench)
-    spread = read_sample_figures(outcome)["invented"]["share_good"]
+    spread = read_figures_by_task_and_metric(outcome)["invented"]["share_good"]
     assert spread.per_run == pytest.approx((2 / 3, 1, 2 / 3))
     assert (spread.n_runs, spread.unit) == (3, "share")
     assert spread.mean == pytest.approx(7 / 9)
@@ -383,7 +383,7 @@ async def test_figures_over_samples(stopping_bench: Bench) -> None:
 
 async def test_a_single_sample_has_no_spread(stopping_bench: Bench) -> None:
     async with fake(reply=says_good) as server:
-        assert read_sample_figures(await stopping_bench.run(server.url)) == {}
+        assert read_figures_by_task_and_metric(await stopping_bench.run(server.url)) == {}
 
 
 async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_bench: Bench) -> None:
@@ -392,7 +392,7 @@ async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_ben
     left = TaskOutcome(other.label, other.folder, None, left_at=RecordCounts(1, 3, 0, 3))
     (other.folder / "summary.json").unlink()
     stopped = Outcome([kept, left], interrupted=True)
-    spread = read_sample_figures(stopped)["invented"]["share_good"]
+    spread = read_figures_by_task_and_metric(stopped)["invented"]["share_good"]
     assert (spread.per_run, spread.std, spread.n_runs) == ((spread.mean,), None, 1)
     console = Console(width=80, record=True)
     print_outcome(stopped, console, console)

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from coeval.cli import streams
-from coeval.cli.streams import warn_at_length
+from coeval.cli.streams import warn_in_lines
 from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, draw_bars
 from coeval.core.folding import wrap_lines, wrap_name
 from coeval.engine.progress import Board, Calls, phase_figures
@@ -304,7 +304,7 @@ def test_further_lines_of_a_warning_stand_below_it_and_begin_no_line_of_their_ow
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = "step_10: the server ended.\nIts last lines (out/server.log):\n  \x1b[31mred\nwarning: owned"
-    warn_at_length(streams.messages(), said)
+    warn_in_lines(streams.messages(), said)
     assert capsys.readouterr().err.splitlines() == [
         "warning: step_10: the server ended.",
         "  Its last lines (out/server.log):",

@@ -8,18 +8,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coeval.core.errors import Unparsable, UsageError
+from coeval.core.figures import (
+    dollars,
+    dollars_beyond_limit,
+    format_figure,
+    limit_in_dollars,
+    p_value_text,
+)
 from coeval.core.text import (
     break_closing_tags,
     canonical_json,
     digest,
-    dollars,
-    dollars_beyond_limit,
     extract_json,
     fill_template,
-    format_probability,
-    limit_in_dollars,
     normalize_name,
-    p_value_text,
     placeholders,
     pluralize,
     shared_prefix_length,
@@ -292,7 +294,7 @@ def test_amounts_that_exceed_a_limit_are_seen_to() -> None:
 
 
 def test_no_probability_is_shown_as_zero() -> None:
-    assert [format_probability(p) for p in (0.0, 0.00099, 0.001, 0.0344)] == [
+    assert [format_figure(p, "probability") for p in (0.0, 0.00099, 0.001, 0.0344)] == [
         "<0.001",
         "<0.001",
         "0.001",

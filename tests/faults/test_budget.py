@@ -23,7 +23,7 @@ from pipeline.experiments import Lab, model, task
 from small_runs import experiment, folder_of, run
 
 from coeval.core.errors import UsageError
-from coeval.core.text import dollars
+from coeval.core.figures import dollars
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.start.session_start import sum_own_usage
 from coeval.store.rundir import RunDir

@@ -183,10 +183,10 @@ def test_whatever_shows_results_is_a_look(lab: Lab, coeval: Command, tmp_path: P
     assert seen() == 4
     grown(lab, 9)
     viewed = ViewedFolder(lab.path, lambda _: {})
-    viewed.read_changed_records()
+    viewed.read_changed_records_if_needed()
     assert seen() == 4, "nobody has opened its page"
     viewed.needed = True
-    viewed.read_changed_records()
+    viewed.read_changed_records_if_needed()
     viewed.close()
     assert seen() == 5
 

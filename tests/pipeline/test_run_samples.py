@@ -239,9 +239,9 @@ def test_samples_are_chosen_with_their_items(lab: Lab) -> None:
     lab.run()
     with open_folder_report(lab.path) as report:
         assert report.choices is not None
-        chosen = report.choices.report_choice([("task", "story")]).table("students").to_dicts()
+        chosen = report.choices.report_choice([("task", "story")]).table("students").to_flat_dicts()
         assert [row["score"] for row in chosen] == [
-            row["score"] for row in report.report.table("students").to_dicts()
+            row["score"] for row in report.report.table("students").to_flat_dicts()
         ]
 
 

@@ -27,13 +27,13 @@ from coeval.analysis.measures.score_choice import make_score_choice, select_chos
 from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.measures.student_measures import measure_students
 from coeval.core.errors import UsageError
-from coeval.core.figures import format_points
+from coeval.core.figures import FORMATS, format_figure
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import open_folder_report
-from coeval.reports.site.page import encode_choice
-from coeval.reports.site.report_file import write_report
+from coeval.reports.site.page import encode_choice_json
+from coeval.reports.site.report_file import write_report_and_measures
 from coeval.store.rundir import RunDir
 
 DEFAULT: dict[str, Any] = {"second": {"rubric": {"style": "It reads well.", "depth": "It goes deep."}}}
@@ -74,7 +74,7 @@ def run_of(folder: Path, own: dict[str, Any]) -> Lab:
 @pytest.fixture(scope="module", params=[DEFAULT, MIXED], ids=["judged", "mixed"])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     made = run_of(tmp_path_factory.mktemp("choices"), request.param)
-    write_report(made.path, made.path)
+    write_report_and_measures(made.path, made.path)
     return made
 
 
@@ -217,7 +217,7 @@ def test_costs_and_times_are_those_of_the_chosen_answers(tmp_path: Path) -> None
     for names in (["story"], ["saga"], ["saga", "story"]):
         front = found.report_choice([("task", name) for name in names]).front
         assert front is not None
-        for row in front.to_dicts():
+        for row in front.to_flat_dicts():
             each = [one for name in names for one in spent[row["student"], name]]
             usd = [1000 * one for one, _ in each if one is not None]
             assert row["usd"] == (pytest.approx(mean(usd)) if usd else None)
@@ -257,7 +257,7 @@ def differs(shown: dict[str, Any], report: Report) -> list[str]:
     for table in tables_of(report):
         if table.name not in shown["tables"]:
             continue  # the whole run has no such table: one judge alone, or one teacher
-        needed = format_rows(table.columns, table.initial_rows)[:60]
+        needed = format_rows(table.columns, table.chosen_rows)[:60]
         lines = shown["tables"][table.name]
         wrong += [
             f"{table.name} {line}: {texts} expected"
@@ -300,7 +300,7 @@ def test_a_chosen_slice_shows_exactly_the_figures_of_python(
 
 def test_rows_of_a_page_are_rounded_only_as_far_as_nobody_reads(choices: RunChoices) -> None:
     found = choices.report_choice([("task", "story")])
-    data = json.loads(encode_choice(found, choices.evidence.students))
+    data = json.loads(encode_choice_json(found, choices.evidence.students))
     for table in tables_of(found):
         for cells, texts, row in zip(
             data["tables"][table.name]["rows"],
@@ -408,8 +408,10 @@ def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
         )
         texts = [f"{number:.{digits}f}" for number in numbers]
         assert shown == [t.replace("-", "−") if float(t) else t.removeprefix("-") for t in texts]
-    shown = page.evaluate("given => given.map(coevalPage.points)", numbers)
-    assert shown == [format_points(number) for number in numbers], "a score of a page is that of the terminal"
+    numbers += [*(10.0**n for n in range(-6, 7)), 23591.2378, 1234.5, 38, 0]
+    for kind in FORMATS:
+        shown = page.evaluate("given => given[0].map((n) => coevalPage.figure(n, given[1]))", [numbers, kind])
+        assert shown == [format_figure(number, kind) for number in numbers], "as on the terminal"
 
 
 # --- `coeval view` answers any combination
@@ -430,7 +432,7 @@ def test_view_shows_the_figures_of_a_combination(
     pairs = [("task", "story"), ("judge", "ann"), ("judge", "eve")]
     answered = server.ask(f"/f/0/api/figures?{urlencode(pairs)}")
     needed = choices.report_choice(pairs)
-    assert answered.value == json.loads(encode_choice(needed, choices.evidence.students))
+    assert answered.value == json.loads(encode_choice_json(needed, choices.evidence.students))
     seen = opened(browser, server.address, f"f/0/report?token={server.token}")
     page = seen.page
     assert "data-choice" not in page.content(), "the server computes what is chosen"

@@ -14,10 +14,10 @@ from written_run import Run
 
 import coeval as api
 from coeval.pipeline.plan.run_reading import open_run_reader
+from coeval.reports.charts.drawn_pictures import draw_pictures
 from coeval.reports.content import Report
-from coeval.reports.drawn_pictures import draw_figures
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.where_section import keep_attributes_with_few_values
+from coeval.reports.experiment.where_section import drop_values_of_large_attributes
 from coeval.reports.folder_report import make_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.store.rundir import RunDir
@@ -68,7 +68,7 @@ def measures(lab: Lab) -> dict[str, Any]:
 
 
 def rows(report: Report, table: str) -> list[dict[str, Any]]:
-    return report.table(table).to_dicts()
+    return report.table(table).to_flat_dicts()
 
 
 @pytest.mark.process
@@ -105,7 +105,7 @@ def test_labels_take_the_places_of_names_and_records_keep_them(tmp_path: Path) -
     reported = report_of(lab.path)
     assert reported.shown_names.key == {f"{long}-1": "Second"}
     assert f"{long}-1" in {row["student"] for row in rows(reported, "students")}
-    [forest] = [figure.svg for figure in draw_figures(reported) if figure.name == "forest"]
+    [forest] = [figure.svg for figure in draw_pictures(reported) if figure.name == "forest"]
     labels = re.findall(r"<text[^>]*>([^<]+)</text>", forest)
     assert {"ann", "Second"} <= set(labels)
     assert not any(label.startswith("a-model") and label.endswith("-1") for label in labels)
@@ -233,7 +233,7 @@ def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, An
         browser = ItemBrowser(reader)
         make_folder_report(reader).give_measures_to(browser)
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
-        browser.rank_students(["cem"])
+        browser.order_student_facet(["cem"])
         assert browser.facets.students == ["cem", "ann", "ben"]
 
 
@@ -278,7 +278,7 @@ def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Pa
 
 def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:
     strata = [*(f"amount={n}" for n in range(60)), "kind=refund", "kind=late"]
-    assert keep_attributes_with_few_values(strata) == ["kind=refund", "kind=late"]
+    assert drop_values_of_large_attributes(strata) == ["kind=refund", "kind=late"]
 
 
 @pytest.mark.process

@@ -138,7 +138,7 @@ def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
         reported = compute_run_measures(reader).measures.items
         shown = read_chosen_answers(reader, AnswerChoice(id="haiku_writing__beta__00001")).answers
         source = ItemBrowser(reader)
-        source.flag_items(reported)
+        source.replace_flags(reported)
         rows = source.find_rows(parse_item_choice(""), 0, 100).rows
         assert {row.item for row in rows} == set(reported)
         for row in rows:

@@ -16,12 +16,12 @@ from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
 from coeval.analysis.measures.measure_tree import Measured
+from coeval.reports.charts.drawn_pictures import draw_pictures
+from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
+from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Picture, Report, ReportColumn, ReportSection, ReportTable
-from coeval.reports.drawn_pictures import draw_figures
-from coeval.reports.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
-from coeval.reports.site.page import write_page
-from coeval.reports.site.report_file import write_report
-from coeval.reports.themes import LIGHT
+from coeval.reports.site.page import make_page
+from coeval.reports.site.report_file import write_report_and_measures
 from coeval.reports.view.view_app import render_view_page
 
 SCRIPT = "</script><script>window.hacked=1</script>"
@@ -77,7 +77,7 @@ def test_a_model_may_bear_a_name_that_every_object_has(browser: Browser, tmp_pat
     for n in range(1, 4):
         for student in ("ann", "constructor") if n > 1 else ("ann",):
             run.judged(n, student, "j1", {"toString": "High"})
-    write_report(run.folder, run.folder)
+    write_report_and_measures(run.folder, run.folder)
     seen = opened(browser, run.folder / "report.html", "#items?student=constructor&student=ann")
     rows = seen.page.locator("#items-body table.rows")
     rows.wait_for()
@@ -94,7 +94,7 @@ def test_a_list_cuts_no_name_and_no_id(browser: Browser, tmp_path: Path) -> None
     for n in range(1, 4):
         for student in (f"a-laboratory-Qwen2.5-{size}B-Instruct-Turbo-of-November" for size in (7, 72)):
             run.judged(n, student, "j1", {"plot": LEVELS[n % 3]})
-    write_report(run.folder, tmp_path)
+    write_report_and_measures(run.folder, tmp_path)
     for width in (390, 1440):
         seen = opened(browser, tmp_path / "report.html", "#items", viewport={"width": width, "height": 900})
         seen.page.locator("table.rows tbody tr").first.wait_for()
@@ -174,7 +174,7 @@ def walk_and_read(page: Page) -> None:
 
 @pytest.mark.system
 def test_a_report_leads_from_its_numbers_to_items(browser: Browser, hostile: Path, tmp_path: Path) -> None:
-    write_report(hostile, tmp_path)
+    write_report_and_measures(hostile, tmp_path)
     seen = opened(browser, tmp_path / "report.html", "#items")
     page = seen.page
     page.locator(".items table.rows").wait_for()
@@ -315,7 +315,7 @@ def table_report(values: Sequence[float], names: Sequence[str], sure: Sequence[b
 
 def shades(values: Sequence[float]) -> list[str]:
     """The colours of its cells, in the order of the rows."""
-    [figure] = draw_figures(table_report(values, ("ann", "ben", "cem")))
+    [figure] = draw_pictures(table_report(values, ("ann", "ben", "cem")))
     return re.findall(r'roledescription="rect mark"[^>]*fill="([^"]+)"', figure.svg)
 
 
@@ -360,7 +360,7 @@ def test_no_two_names_look_alike(browser: Browser, tmp_path: Path) -> None:
         plot = Picture("values-plot", "Values.", table.name, interval_plot(table.name, names))
         section = ReportSection("values", "What?", (), (plot,), (table,))
         matrix = table_report([0.1, 0.2, 0.3], names)
-        page.write_bytes(write_page(msgspec.structs.replace(matrix, sections=(*matrix.sections, section))))
+        page.write_bytes(make_page(msgspec.structs.replace(matrix, sections=(*matrix.sections, section))))
         for width in (1440, 390):
             seen = opened(browser, page, viewport={"width": width, "height": 900})
             draw_all(seen.page)
@@ -392,7 +392,7 @@ def held(page: Page) -> None:
 @pytest.mark.system
 def test_numbers_and_names_stand_apart_on_every_screen(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_bytes(write_page(report()))
+    file.write_bytes(make_page(report()))
     for width in (1280, 390):
         seen = opened(browser, file, viewport={"width": width, "height": 900})
         draw_all(seen.page)
@@ -404,7 +404,7 @@ def test_numbers_and_names_stand_apart_on_every_screen(browser: Browser, tmp_pat
 
 @pytest.mark.system
 def test_they_stand_apart_in_files_too(browser: Browser, tmp_path: Path) -> None:
-    [figure] = draw_figures(report())
+    [figure] = draw_pictures(report())
     page = tmp_path / "figure.html"
     page.write_text(f"<meta charset=utf-8><div class=drawing>{figure.svg}</div>", encoding="utf-8")
     seen = opened(browser, page)
@@ -427,7 +427,7 @@ def test_long_names_leave_a_forest_plot_room_on_a_telephone(browser: Browser, tm
     table = ReportTable("standings", "Standings", columns, rows)
     section = ReportSection("leads", "Who leads?", (), (picture,), (table,))
     page = tmp_path / "forest.html"
-    page.write_bytes(write_page(Report("experiment", "many", (), (), (section,))))
+    page.write_bytes(make_page(Report("experiment", "many", (), (), (section,))))
     seen = opened(browser, page, viewport={"width": 390, "height": 900})
     draw_all(seen.page)
     interval = seen.page.locator("#forest path.background").first.bounding_box()

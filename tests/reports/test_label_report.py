@@ -60,7 +60,7 @@ def test_how_hard_an_item_is_follows_from_its_labels(
 ) -> None:
     found = measures["labels"]["quiz"]["colour"]["students"]
     right = sum(one["correct"] for one in found.values())
-    assert sum(row["difficulty"] is not None for row in report.table("items-shown").to_dicts()) == 8
+    assert sum(row["difficulty"] is not None for row in report.table("items-shown").to_flat_dicts()) == 8
     with run_evidence(RunDir(lab.path)) as evidence:
         of_items = [one for one in evidence.measured.measures.items.values() if one.students]
     answered = sum((1 - (one.difficulty or 0.0)) * one.students for one in of_items)
@@ -95,8 +95,8 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     assert found.lead[0].text.startswith("ann leads")
     second, labels = (said.text for said in found.sections[0].sentences[:2])
     assert (second, labels.split(":")[0]) == (left_out, "ann leads in quiz (colour)")
-    for row in found.table("students").to_dicts():
-        accuracy = found.table("labels").to_dicts()
+    for row in found.table("students").to_flat_dicts():
+        accuracy = found.table("labels").to_flat_dicts()
         assert row["label-0"] == next(one["accuracy"] for one in accuracy if one["student"] == row["student"])
     benchmark = " ".join(said.text for said in found.sections[4].sentences)
     assert "too easy or too hard" not in benchmark
@@ -121,12 +121,12 @@ def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> 
     assert [table.name for table in leads.tables] == ["labels", "differences"]
     assert leads.pictures == (), "the first screen draws the accuracies of its front table"
     found = measures["labels"]["quiz"]["colour"]["students"]
-    for row in report.table("labels").to_dicts():
+    for row in report.table("labels").to_flat_dicts():
         student = found[row["student"]]
         assert (row["accuracy"], row["correct"]) == (student["accuracy"], student["correct"])
         assert row["n"] + row["failed"] == 8, "every item was answered, or failed"
-    assert sum(row["failed"] for row in report.table("labels").to_dicts())
-    for row in report.table("by-label").to_dicts():
+    assert sum(row["failed"] for row in report.table("labels").to_flat_dicts())
+    for row in report.table("by-label").to_flat_dicts():
         student = found[row["student"]]
         assert (
             row["recall"] == student["confusion"][row["part"]][row["part"]] / student["expected"][row["part"]]

@@ -14,8 +14,8 @@ from written_run import Run
 
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable, Sentence
-from coeval.reports.site.page import write_page
-from coeval.reports.site.report_file import write_report
+from coeval.reports.site.page import make_page
+from coeval.reports.site.report_file import write_report_and_measures
 
 MANY = 2_500
 HOSTILE = "=1+1"
@@ -49,7 +49,7 @@ def tables() -> Report:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("tables") / "report.html"
-    file.write_bytes(write_page(tables()))
+    file.write_bytes(make_page(tables()))
     return file
 
 
@@ -200,7 +200,7 @@ def test_a_filter_keeps_the_order_that_was_asked_for(browser: Browser, tmp_path:
             for judge in ("j1", "j2"):
                 level = ("High", "Medium", "Low")[place if judge == "j1" else 2 - place]
                 run.judged(n, student, judge, {"plot": level})
-    write_report(run.folder, tmp_path)
+    write_report_and_measures(run.folder, tmp_path)
     seen = opened(browser, tmp_path / "report.html")
     page = seen.page
     page.get_by_role("button", name="Score", exact=True).first.click()
@@ -229,7 +229,7 @@ def test_a_figure_of_a_sentence_leads_to_the_row_of_whom_it_names(browser: Brows
     [section] = report.sections
     file = tmp_path / "page.html"
     file.write_bytes(
-        write_page(
+        make_page(
             msgspec.structs.replace(report, sections=(msgspec.structs.replace(section, sentences=said),))
         )
     )

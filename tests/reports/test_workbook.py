@@ -15,7 +15,7 @@ import coeval as api
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.cli.commands.analyze_command import print_or_write_analysis
-from coeval.core.text import dollars
+from coeval.core.figures import dollars
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.report_workbook import write_workbook
 from coeval.reports.writers.sheet import LONGEST, clean_sheet_text

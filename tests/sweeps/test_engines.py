@@ -39,7 +39,7 @@ KEY = "sk-of-the-tested-model"
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "that of the shell")
     monkeypatch.setattr(
-        "coeval.sweeps.engine.worker_command",
+        "coeval.sweeps.engine.make_worker_command",
         lambda folder: (sys.executable, str(STAND_IN), str(folder)),
     )
 

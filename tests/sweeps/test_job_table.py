@@ -65,9 +65,9 @@ def test_a_checkpoint_that_was_written_again_is_named(tmp_path: Path) -> None:
     os.utime(weights, (1, 1))
     here = replace(ONE, path=str(weights.parent))
     table = done(tmp_path / "out", replace(PLAN, checkpoints=(here, TWO)))
-    assert table.find_newer_than_their_jobs((here, TWO)) == []
+    assert table.find_newer_than_first_job((here, TWO)) == []
     os.utime(weights, (4e9, 4e9))
-    assert table.find_newer_than_their_jobs((here, TWO)) == [here]
+    assert table.find_newer_than_first_job((here, TWO)) == [here]
 
 
 def test_what_is_done_is_not_owed_and_all_else_is(tmp_path: Path) -> None:

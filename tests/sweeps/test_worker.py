@@ -50,7 +50,7 @@ from coeval.sweeps.server_process import (
     is_port_free,
 )
 from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_progress, replace_worker_files
-from coeval.sweeps.worker_run import run_worker
+from coeval.sweeps.worker_run import run_worker_and_write_result
 
 
 @pytest.mark.process
@@ -259,7 +259,7 @@ async def run(
     worker = a_worker(tmp_path, template, prompts=3, **of_server)
     worker = msgspec.structs.replace(worker, vouched=vouched)
     keys = Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
-    result = await run_worker(worker, keys, interrupt or asyncio.Event())
+    result = await run_worker_and_write_result(worker, keys, interrupt or asyncio.Event())
     assert not (worker.folder / RECORD).exists()
     return result
 
@@ -294,7 +294,9 @@ async def test_a_restart_is_reported_with_the_errors_own_words(
 ) -> None:
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     worker = a_worker(tmp_path, odd("frail"), prompts=600)
-    result = await run_worker(worker, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path), asyncio.Event())
+    result = await run_worker_and_write_result(
+        worker, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path), asyncio.Event()
+    )
     assert (result.end, result.starts) == ("done", 2)
     progress = read_progress(worker.folder)
     assert progress is not None

@@ -47,15 +47,18 @@ def read_with_tables(
         task_entry = _find_entry(document.data, "tasks", task)
         if task_entry is None:
             raise UsageError(f"items: no task is named {task}")
-        columns, path = _write_rows(folder / f"{task}.items.jsonl", rows)
+        path = folder / f"{task}.items.jsonl"
+        columns = _write_rows_and_list_columns(path, rows)
         item_section = _get_or_add_section(task_entry, "items", task)
-        item_section |= {**guess_columns(columns), **_map_id_column(columns), **item_section, "path": path}
-        _require_column(item_section, "prompt", f"items of {task}", columns, USUAL["prompt"])
+        item_section |= {**guess_columns(columns), **_map_id_column(columns), **item_section}
+        item_section["path"] = str(path)
+        _require_column_choice(item_section, "prompt", f"items of {task}", columns, USUAL["prompt"])
     for student, rows in (answers or {}).items():
         if isinstance(rows, Mapping):
             rows = [{"prompt": prompt, "response": answer} for prompt, answer in rows.items()]
         name = in_file_name(_require_file_name(student, is_student=True))
-        columns, path = _write_rows(folder / f"{name}.answers.jsonl", rows)
+        path = folder / f"{name}.answers.jsonl"
+        columns = _write_rows_and_list_columns(path, rows)
         entry = _find_entry(document.data, "students", student)
         if entry is None:
             document.data.setdefault("students", []).append(entry := {"name": student})
@@ -64,18 +67,18 @@ def read_with_tables(
             prompt = guess_columns(columns).get("prompt")
             section |= _map_id_column(columns) or ({"prompt": prompt} if prompt is not None else {})
         answer = next((name for name in _RESPONSES if name in columns), None)
-        section |= {**({"response": answer} if answer is not None else {}), **section, "path": path}
-        _require_column(section, "response", f"answers of {student}", columns, _RESPONSES)
+        section |= {**({"response": answer} if answer is not None else {}), **section, "path": str(path)}
+        _require_column_choice(section, "response", f"answers of {student}", columns, _RESPONSES)
     return document
 
 
-def _require_column(
-    section: Mapping[str, Any], key: str, label: str, columns: Iterable[str], usual: Iterable[str]
+def _require_column_choice(
+    section: Mapping[str, Any], key: str, label: str, columns: Iterable[str], usual_columns: Iterable[str]
 ) -> None:
     if key not in section:
         raise UsageError(
             f"{label}: which column is the {key}? There are {join_names(columns, 30)}, and none is called "
-            f"{join_names(usual, 10)}; name it in the experiment"
+            f"{join_names(usual_columns, 10)}; name it in the experiment"
         )
 
 
@@ -125,9 +128,9 @@ def _map_id_column(columns: Iterable[str]) -> dict[str, str]:
     return {"id": "id"} if "id" in columns else {}
 
 
-def _write_rows(path: Path, rows: Rows) -> tuple[list[str], str]:
-    """Write rows as JSON lines unless the file has them already; return their columns and the path."""
-    records = _list_records(rows)
+def _write_rows_and_list_columns(path: Path, rows: Rows) -> list[str]:
+    """Write rows as JSON lines unless the file has them already; return their columns."""
+    records = _convert_rows_to_dicts(rows)
     columns = list(dict.fromkeys(name for record in records for name in record))
     if not columns:
         raise UsageError(f"{path.stem}: there are no rows")
@@ -145,10 +148,10 @@ def _write_rows(path: Path, rows: Rows) -> tuple[list[str], str]:
     data = b"".join(line + b"\n" for line in lines)
     if not path.exists() or path.read_bytes() != data:
         write_bytes_atomic(path, data)
-    return columns, str(path)
+    return columns
 
 
-def _list_records(rows: Rows) -> list[dict[str, Any]]:
+def _convert_rows_to_dicts(rows: Rows) -> list[dict[str, Any]]:
     if hasattr(rows, "iter_rows"):  # polars
         records = list(rows.iter_rows(named=True))
     elif hasattr(rows, "to_pylist"):  # Arrow

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from coeval.analysis.comparison.comparison_report import ComparisonReport
     from coeval.analysis.comparison.noninferiority import GateReport
-    from coeval.reports.drawn_pictures import Figure
+    from coeval.reports.charts.drawn_pictures import DrawnPicture
     from coeval.reports.result_tables import Results
 
 
@@ -95,10 +95,10 @@ class Run:
         (default: the run's folder); return the page's path. Raises UsageError: the folder is no run;
         StoreError: it cannot be read, or the page not be written."""
         require_space_to_read_results()
-        from coeval.reports.site.report_file import PAGE, write_report
+        from coeval.reports.site.report_file import PAGE, write_report_and_measures
 
         folder = self.path if out is None else Path(out)
-        write_report(self.path, folder)
+        write_report_and_measures(self.path, folder)
         return folder / PAGE
 
     def table(self, name: str) -> DuckDBPyRelation:
@@ -120,16 +120,16 @@ class Run:
         """Return `table` as a frame of pandas."""
         return self.table(name).df()
 
-    def plot(self, name: str = "") -> Figure:
+    def plot(self, name: str = "") -> DrawnPicture:
         """Draw a picture of the report, by default its first: the students' scores with their intervals. A
         notebook shows it; ``.svg`` and ``.png`` are its files. Raises UsageError: there is no such
         picture."""
         require_space_to_read_results()
-        from coeval.reports.drawn_pictures import draw_figure
+        from coeval.reports.charts.drawn_pictures import draw_picture
         from coeval.reports.folder_report import open_folder_report
 
         with open_folder_report(self.path) as source:
-            return draw_figure(source.report, name)
+            return draw_picture(source.report, name)
 
     def _describe_missing_and_mixed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what of the plan is missing, and which records are of another configuration: of the run that

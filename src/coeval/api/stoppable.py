@@ -35,7 +35,7 @@ _MOST_MESSAGES = 5
 
 
 @asynccontextmanager
-async def watch_run(
+async def forward_and_draw_progress(
     progress: bool | None, watcher: Watcher | None, interrupt: asyncio.Event
 ) -> AsyncIterator[Watcher]:
     """Enter a watcher for a run that forwards to ``watcher``, and draws progress: outside a notebook as lines
@@ -117,18 +117,18 @@ class RunView(View[Board]):
         return [(board, count) for count in board.phases.values() if count.planned] if board else []
 
 
-async def _keep_drawing(view: View[Any], screen: _Notebook | _Lines) -> None:
+async def _keep_drawing(view: View[Any], screen: _Notebook | _StderrLines) -> None:
     while True:
         screen.draw(view)
         await asyncio.sleep(screen.interval_s)
 
 
-def _choose_screen(progress: bool | None, *, own_watcher: bool) -> _Notebook | _Lines | None:
+def _choose_screen(progress: bool | None, *, own_watcher: bool) -> _Notebook | _StderrLines | None:
     if progress is False or (progress is None and own_watcher):
         return None
     if _in_notebook():
         return _Notebook()
-    return _Lines() if progress else None
+    return _StderrLines() if progress else None
 
 
 def _in_notebook() -> bool:
@@ -159,7 +159,7 @@ class _Notebook:
         self._drawn = bundle
 
 
-class _Lines:
+class _StderrLines:
     """Prints new messages and changed counts as lines on stderr."""
 
     interval_s = 5.0

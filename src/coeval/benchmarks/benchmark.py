@@ -176,7 +176,7 @@ class Benchmark(ABC):
         return self.settings.judge.model if self.settings.judge is not None else ""
 
     @classmethod
-    def find_files(cls, values: OptionValues) -> dict[str, Path]:  # noqa: ARG003 - most have none
+    def find_checkout_or_dataset_files(cls, values: OptionValues) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
         another dataset. ``values``: the options by name. Raises UsageError: one names what does not exist."""
         return {}

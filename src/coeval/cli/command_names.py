@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from coeval.cli.ending import redact_keys
+from coeval.cli.ending import redact_key_like_words
 from coeval.core.errors import UsageError
 from coeval.core.options import ProbeMode
 from coeval.core.plain import escape_lines
@@ -35,11 +35,11 @@ def redact_parser_errors() -> Iterator[None]:
     try:
         yield
     except TyperException as error:
-        error.message = escape_lines(redact_keys(error.message.replace("Value error, ", "")))
+        error.message = escape_lines(redact_key_like_words(error.message.replace("Value error, ", "")))
         raise
 
 
-def _refuse_word_for_option(path: str, command: Command, words: Sequence[str]) -> None:
+def _refuse_word_for_missing_option(path: str, command: Command, words: Sequence[str]) -> None:
     """Raise UsageError if a bare word is in the place of the only required option."""
     if any(parameter.param_type_name == "argument" for parameter in command.params):
         return
@@ -57,7 +57,7 @@ def _set_log_level(level: LogLevel | None) -> None:
 
 
 @cache
-def _log_level_option() -> Parameter:
+def _make_hidden_log_level_option() -> Parameter:
     """Make a hidden ``--log-level`` for commands without a log: messages about internal errors name it."""
     app = typer.Typer(add_completion=False)
 
@@ -81,7 +81,7 @@ class Commands(TyperGroup):
         if command is None or command.hidden or isinstance(command, TyperGroup):
             return command
         if not any("--log-level" in parameter.opts for parameter in command.params):
-            command.params.append(_log_level_option())
+            command.params.append(_make_hidden_log_level_option())
         return command
 
     def make_context(self, *arguments: Any, **more: Any) -> Context:
@@ -96,19 +96,21 @@ class Commands(TyperGroup):
         """Find the command; raises UsageError if there is none, or if a value lacks its option."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             more = f"{ctx.command_path} --help lists them"
-            raise UsageError(f"there is no command {args[0]}; {self._suggest_command(args[0])} ({more})")
+            raise UsageError(
+                f"there is no command {args[0]}; {self._suggest_or_list_commands(args[0])} ({more})"
+            )
         name, command, words = super().resolve_command(ctx, args)
         if name is not None and command is not None:
-            _refuse_word_for_option(f"{ctx.command_path} {name}", command, words)
+            _refuse_word_for_missing_option(f"{ctx.command_path} {name}", command, words)
         return name, command, words
 
-    def _suggest_command(self, name: str) -> str:
-        paths = dict(self._pair_words_with_commands())
+    def _suggest_or_list_commands(self, name: str) -> str:
+        paths = dict(self._pair_words_with_command_paths())
         if near := get_close_matches(name, paths, n=1):
             return f"did you mean {paths[near[0]]}?"
         return f"there are {', '.join(path for word, path in paths.items() if word == path)}"
 
-    def _pair_words_with_commands(self) -> Iterator[tuple[str, str]]:
+    def _pair_words_with_command_paths(self) -> Iterator[tuple[str, str]]:
         """Yield each word that names a command, with the full command; this group's own commands win."""
         visible = {name: command for name, command in self.commands.items() if not command.hidden}
         for name, command in visible.items():

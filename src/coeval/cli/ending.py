@@ -49,14 +49,14 @@ def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
     wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
     interrupted."""
-    _repair_standard_streams()
+    _repair_standard_streams_and_encoding()
     show_log_warnings()
     end = SystemExit(0)
     try:
         _run_and_exit_with_code(command_line, frontend)
     except SystemExit as raised:
         end = raised
-    if (unwritten := _flush_streams()) is not None and not end.code:
+    if (unwritten := _flush_streams_ignoring_gone_reader()) is not None and not end.code:
         end = SystemExit(_print_system_error(unwritten))
     raise end
 
@@ -100,7 +100,7 @@ def _print_failure(error: BaseException) -> int:
             return _print_message(error, 1, prefix="internal error: ")
 
 
-def _repair_standard_streams() -> None:
+def _repair_standard_streams_and_encoding() -> None:
     """Ensure that all three standard streams are open, and that none fails at a character it cannot show. A
     daemon may start us without them; the event loop would take their numbers for its own."""
     for number in range(3):
@@ -113,7 +113,7 @@ def _repair_standard_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _flush_streams() -> OSError | None:
+def _flush_streams_ignoring_gone_reader() -> OSError | None:
     """Flush both output streams; return why that failed, None if only the reader is gone."""
     failure = None
     for stream in (sys.stdout, sys.stderr):
@@ -153,24 +153,23 @@ def _print_message(error: BaseException, code: int, prefix: str = "") -> int:
     """Print one message without a traceback; ``--log-level DEBUG`` shows the traceback."""
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))
-        print(escape_lines(redact_keys(trace)), file=sys.stderr)
+        print(escape_lines(redact_key_like_words(trace)), file=sys.stderr)
     else:
-        text = escape_lines(redact_keys(str(error))) or type(error).__name__
+        text = escape_lines(redact_key_like_words(str(error))) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
         _print_folded_to_stderr(f"{prefix}{text}{hint}")
     return code
 
 
 def _print_system_error(error: OSError) -> int:
-    """Print what the system refused, and for which file if it says so."""
     named = ""
     if isinstance(error.filename, str):
-        named = f" {cut_middle(escape_line(redact_keys(error.filename)), _LONGEST_NAME)}"
+        named = f" {cut_middle(escape_line(redact_key_like_words(error.filename)), _LONGEST_NAME)}"
     print(f"cannot write or read{named}: {escape_lines(error.strerror or str(error))}", file=sys.stderr)
     return 1
 
 
-def redact_keys(text: str) -> str:
+def redact_key_like_words(text: str) -> str:
     """Redact what looks like a key: one may have been typed in the place of a name, a file or a flag."""
     from coeval.core.redaction import Redactor  # here, because most commands end without
 

@@ -25,7 +25,7 @@ def was_interrupted() -> bool:
     return bool(_interruptions)
 
 
-def interrupt_command(number: int, _: object) -> None:
+def remember_and_raise_interrupt(number: int, _: object) -> None:
     """Handle SIGINT as Python does, and remember it."""
     _interruptions.append(number)
     raise KeyboardInterrupt
@@ -38,7 +38,7 @@ def _run_main(module: str) -> None:
         from importlib import import_module
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, interrupt_command)
+            signal.signal(signal.SIGINT, remember_and_raise_interrupt)
         # Loading a command makes 200,000 objects that stay: at the usual thresholds looking through them
         # again and again is a tenth of a small run's CPU, and finds nothing.
         gc.set_threshold(500_000, 20, 100)
@@ -48,7 +48,7 @@ def _run_main(module: str) -> None:
         try:
             import_module(module).main()
         except SystemExit as end:
-            _exit_fast(end.code)
+            _exit_fast_unless_unsafe(end.code)
             raise
     except BaseException as error:
         if isinstance(error, SystemExit) or not (was_interrupted() or isinstance(error, KeyboardInterrupt)):
@@ -57,7 +57,7 @@ def _run_main(module: str) -> None:
         raise SystemExit(130) from None
 
 
-def _exit_fast(code: object) -> None:
+def _exit_fast_unless_unsafe(code: object) -> None:
     """End the process without Python's teardown, which is a quarter of a small run's CPU (0.18 s). Exit
     functions run first. Returns, and leaves the exit to Python, if a thread must end first or a stream
     cannot be flushed."""

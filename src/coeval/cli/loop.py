@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
-from coeval.cli.entry import interrupt_command
+from coeval.cli.entry import remember_and_raise_interrupt
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
 from coeval.core.process_limits import raise_too_low_file_limit
@@ -39,7 +39,7 @@ async def run_interruptible(
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 
-    def stop() -> None:
+    def set_event_or_cancel() -> None:
         if interrupt.is_set() and task is not None:
             task.cancel()
             return
@@ -49,7 +49,7 @@ async def run_interruptible(
     # What is ignored stays so, as nohup has it.
     handled = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, set_event_or_cancel)
     try:
         return await begin(interrupt)
     except asyncio.CancelledError:
@@ -72,7 +72,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     skipping what start-up made (a fifth of all CPU at a thousand requests in flight)."""
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
-        if on_ctrl_c is interrupt_command:  # asyncio ends a loop well on Python's own handler alone
+        if (
+            on_ctrl_c is remember_and_raise_interrupt
+        ):  # asyncio ends a loop well on Python's own handler alone
             signal.signal(signal.SIGINT, signal.default_int_handler)
         raise_too_low_file_limit()
         gc.freeze()  # without collecting: start-up leaves little, and looking for it takes 0.05 s of CPU

@@ -71,7 +71,7 @@ def _options(
     pass
 
 
-def _empty_app() -> typer.Typer:
+def _make_app_without_commands() -> typer.Typer:
     app = typer.Typer(
         name="coeval",
         cls=Commands,
@@ -90,7 +90,7 @@ def _empty_app() -> typer.Typer:
 def build_app(*names: str) -> typer.Typer:
     """Build the command line with these commands, by default all. Raises UsageError: there is too little
     address space to load one."""
-    app = _empty_app()
+    app = _make_app_without_commands()
     for name in names or COMMANDS:
         if name in _READERS:
             require_space_to_read_results()
@@ -110,7 +110,7 @@ def _make_app(words: list[str]) -> typer.Typer:
     """Build the command line for these words. The list of commands loads no command, a command only its own
     module, an unknown word all of them, to suggest one."""
     if not words or words[0] in ("-h", "--help", "--version"):
-        app = _empty_app()
+        app = _make_app_without_commands()
         for name, (_, about) in COMMANDS.items():
             app.command(name, help=about, hidden=name == _HIDDEN)(lambda: None)
         return app

@@ -56,10 +56,10 @@ class GroupedCommands(GroupedHelp, Commands):
 
 
 def with_settings_flags(
-    record: type[msgspec.Struct], *, of_tasks: bool = False
+    record: type[msgspec.Struct], *, task_flags: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that replaces a command's ``**`` by flags for all fields of ``record``, by group.
-    With ``of_tasks`` the options of all tasks replace ``--task-option``. Raises UsageError: another
+    With ``task_flags`` the options of all tasks replace ``--task-option``. Raises UsageError: another
     package's benchmark cannot be used, or brings an option that exists already."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,11 +68,11 @@ def with_settings_flags(
         own = [part for part in signature.parameters.values() if part.kind is not Parameter.VAR_KEYWORD]
         fields = [field for field in list_settings_by_group(record) if not field.setting.only_key]
         from_record = [
-            _make_parameter(field) for field in fields if not (of_tasks and field.name == "task_options")
+            _make_parameter(field) for field in fields if not (task_flags and field.name == "task_options")
         ]
         keyword_only = [part.replace(kind=Parameter.KEYWORD_ONLY) for part in own]
         parameters = {part.name: part for part in (*from_record, *keyword_only)}
-        for task, option in _list_task_options() if of_tasks else ():
+        for task, option in _list_task_options() if task_flags else ():
             if option.parameter in parameters:
                 raise UsageError(
                     f"the task {task} brings the option {option.flag}, which exists already; rename it in "

@@ -59,7 +59,7 @@ def discard_stream(stream: IO[str]) -> None:
 
 
 @contextmanager
-def redirect_user_output() -> Iterator[None]:
+def send_user_output_to_stderr() -> Iterator[None]:
     """Send what the user's code and its subprocesses print to standard error while entered."""
     with ExitStack() as stack:
         if sys.stdout is not None and sys.stderr is not None:  # else these numbers are some other file's
@@ -114,7 +114,7 @@ def warn(console: Console, sentence: str) -> None:
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def warn_at_length(console: Console, text: str) -> None:
+def warn_in_lines(console: Console, text: str) -> None:
     """Print a warning of several lines, all but the first indented so that none looks like a line of ours."""
     first, *others = text.split("\n")
     warn(console, first)

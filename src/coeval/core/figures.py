@@ -1,14 +1,13 @@
-"""Figures as people read them: scores in points of 100, shares in percent, κ with its word.
+"""Figures as people read them: scores in points of 100, shares in percent, κ with its word, amounts.
 
-Records and files keep scores from 0 to 1; what formats one for a person calls this module. ``cells.js`` does
-the same on a page.
+Records and files keep scores from 0 to 1; what formats one for a person calls this module. Scripts of pages
+and number formats of workbooks follow from the same table, `FORMATS`.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
-from coeval.core.text import dollars, format_probability
+from decimal import Decimal
+from typing import Literal, NamedTuple, TypeAlias
 
 FigureKind: TypeAlias = Literal[
     "text", "count", "points", "gap", "share", "coefficient", "number", "probability", "usd", "seconds"
@@ -16,6 +15,35 @@ FigureKind: TypeAlias = Literal[
 """How a figure is written. ``points`` is a score from 0 to 1, shown as 0 to 100; ``gap`` is a difference of
 scores, with its interval as sentences have it; ``share`` is a part of a whole, shown in percent;
 ``coefficient`` is κ, a correlation or a reliability."""
+
+
+class FigureFormat(NamedTuple):
+    """How numbers of a kind are written: times ``factor``, with so many ``decimals``, or as many as so many
+    ``significant`` digits take. ``least``: what is smaller is written ``<least``; zero only where ``zero`` is
+    false, as for probabilities. ``trimmed``: without zeros at the end."""
+
+    factor: float = 1.0
+    decimals: int = 2
+    significant: int = 0
+    before: str = ""
+    after: str = ""
+    least: float = 0.0
+    zero: bool = True
+    trimmed: bool = False
+
+
+FORMATS: dict[FigureKind, FigureFormat] = {
+    "text": FigureFormat(),
+    "count": FigureFormat(decimals=0),
+    "points": FigureFormat(100, 1),
+    "gap": FigureFormat(100, 1),
+    "share": FigureFormat(100, 1, after="%"),
+    "coefficient": FigureFormat(),
+    "number": FigureFormat(decimals=0, significant=3, trimmed=True),
+    "probability": FigureFormat(decimals=3, least=0.001, zero=False),
+    "usd": FigureFormat(significant=2, before="$", least=0.0001),
+    "seconds": FigureFormat(decimals=1, after=" s"),
+}
 
 IN_POINTS: frozenset[FigureKind] = frozenset({"points", "gap"})
 
@@ -73,23 +101,18 @@ def metric_text(value: float, unit: str) -> str:
 
 def format_figure(number: float, kind: FigureKind) -> str:
     """Format a number: ``90.2``, ``12.5%``, ``0.43``, ``1,985``, ``$5.12``, ``<0.001``."""
-    match kind:
-        case "points" | "gap":
-            return format_points(number)
-        case "share":
-            return f"{format_points(number)}%"
-        case "count":
-            return f"{number:,.0f}"
-        case "usd":
-            return dollars(number)
-        case "probability":
-            return format_probability(number)
-        case "seconds":
-            return f"{number:,.1f} s"
-        case "number":
-            return f"{number:,}" if isinstance(number, int) else _minus(f"{number:,.3g}")
-        case "coefficient" | "text":
-            return format_decimals(number, 2)
+    style = FORMATS[kind]
+    if number < style.least and (number > 0 or not style.zero):
+        return f"<{style.before}{style.least:g}"
+    value = round(style.factor * number, _SUMMED)
+    decimals = style.decimals
+    if value and style.significant:
+        exponent = int(f"{value:.{style.significant - 1}e}".partition("e")[2])
+        decimals = max(decimals, style.significant - 1 - exponent)
+    text = format_decimals(value, decimals)
+    if style.trimmed and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"{style.before}{text}{style.after}"
 
 
 def figure_with_interval(
@@ -106,13 +129,13 @@ def figure_with_interval(
     )
 
 
-# Of what is shown: an interval whose two sides differ by less is shown as one number.
-_NEARLY = 0.06
+# Points: an interval whose two sides differ by less is shown as one number.
+NEARLY_SYMMETRIC = 0.06
 
 
 def points_difference_text(difference: float, low: float, high: float) -> str:
     """Format a difference with its interval: ``7.9 ± 4.3``, or ``29.2 [−4.9, 49.7]`` if lopsided."""
-    if abs((high - difference) - (difference - low)) < _NEARLY:
+    if abs((high - difference) - (difference - low)) < NEARLY_SYMMETRIC:
         return f"{format_decimals(difference, 1)} ± {format_decimals((high - low) / 2, 1)}"
     return f"{format_decimals(difference, 1)} [{format_decimals(low, 1)}, {format_decimals(high, 1)}]"
 
@@ -134,3 +157,36 @@ _KAPPA = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"
 def kappa_word(kappa: float) -> str:
     """Name the strength of agreement, as Landis and Koch 1977 do: ``fair``; below zero ``poor``."""
     return "poor" if kappa < 0 else next(word for bound, word in _KAPPA if kappa <= bound or bound == 1.0)
+
+
+# --- Amounts of money, and p-values
+
+
+def dollars(usd: float) -> str:
+    """Format dollars with two decimals, or as many as two digits take: ``$0.19``, ``$0.054``."""
+    return format_figure(usd, "usd")
+
+
+def limit_in_dollars(usd: float) -> str:
+    """Format a limit with all the digits its user gave: ``$20.00``, ``$0.00005``."""
+    return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
+
+
+def dollars_beyond_limit(limit: float, *amounts: float) -> list[str]:
+    """Format amounts with enough digits to show that their sum exceeds a limit."""
+    for digits in range(4, 9):
+        amounts_rounded = [round(usd, digits) for usd in amounts]
+        if all(amounts_rounded) and sum(amounts_rounded) > limit:
+            return [f"${usd:,.{digits}f}" for usd in amounts_rounded]
+    return [dollars(usd) for usd in amounts]
+
+
+def dollar_rate(usd: float) -> str:
+    """Format a price, ``0.60`` or ``0.075``: two decimals, or as many as needed."""
+    return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
+
+
+def p_value_text(p: float) -> str:
+    """Format a p-value: ``p = 0.034``, or ``p < 0.001``, never zero."""
+    text = format_figure(p, "probability")
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -349,47 +348,6 @@ def join_names(texts: Iterable[str], most: int = 8) -> str:
 def warning_to_sentence(warning: str) -> str:
     """Turn the text that a terminal shows behind "warning:" into a sentence."""
     return f"{warning[:1].upper()}{warning[1:]}" + ("" if warning.endswith(".") else ".")
-
-
-def dollars(usd: float) -> str:
-    """Format dollars with two decimals, or as many as two digits take: ``$0.19``, ``$0.054``."""
-    usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits
-    return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.{dollar_decimals(usd)}f}"
-
-
-def dollar_decimals(usd: float) -> int:
-    """Return the decimals of an amount: two, or as many as two digits take."""
-    exponent = int(f"{round(usd, 10):.1e}".partition("e")[2])
-    return max(2, 1 - exponent) if usd else 2
-
-
-def limit_in_dollars(usd: float) -> str:
-    """Format a limit with all the digits its user gave: ``$20.00``, ``$0.00005``."""
-    return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
-
-
-def dollars_beyond_limit(limit: float, *amounts: float) -> list[str]:
-    """Format amounts with enough digits to show that their sum exceeds a limit."""
-    for digits in range(4, 9):
-        amounts_rounded = [round(usd, digits) for usd in amounts]
-        if all(amounts_rounded) and sum(amounts_rounded) > limit:
-            return [f"${usd:,.{digits}f}" for usd in amounts_rounded]
-    return [dollars(usd) for usd in amounts]
-
-
-def dollar_rate(usd: float) -> str:
-    """Format a price, ``0.60`` or ``0.075``: two decimals, or as many as needed."""
-    return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
-
-
-def format_probability(p: float) -> str:
-    """Format a probability: ``0.034``, or ``<0.001``, never zero."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def p_value_text(p: float) -> str:
-    """Format a p-value: ``p = 0.034``, or ``p < 0.001``."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def pluralize(number: int, noun: str) -> str:

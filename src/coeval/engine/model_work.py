@@ -94,7 +94,6 @@ def find_absent_code_recipe(current: Recipe, recorded_parts: Mapping[str, Mappin
 
 
 def differing_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Name the parts in which two recipes differ."""
     names = list(new) + [name for name in old if name not in new]
     return [name for name in names if old.get(name) != new.get(name)]
 
@@ -296,7 +295,6 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
 
 def make_failure(error: Exception) -> Failure:
-    """Make the Failure of an error."""
     kind, message = (
         (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", describe_error(error))
     )
@@ -304,7 +302,7 @@ def make_failure(error: Exception) -> Failure:
 
 
 def text_unless_refused(completion: Completion, answerer: str) -> str:
-    """Return the answer's text; raises Refused where the model declined. ``who`` names it."""
+    """Return the answer's text; raises Refused where the model declined. ``answerer`` names it."""
     if completion.refusal is not None:
         raise Refused(f"{answerer} declined: {completion.refusal[:200]}", raw=completion.refusal)
     return completion.text

@@ -135,7 +135,7 @@ async def probe_models(
     answering = [
         model_under
         for model_under in requested
-        if model_under.spec.name not in away and _is_window_needed(model_under.spec, probed, owing)
+        if model_under.spec.name not in away and _is_probed_or_own_server(model_under.spec, probed, owing)
     ]
     too_long = await await_unless_interrupted(
         _find_too_long_answers(session.models, answering),
@@ -159,7 +159,7 @@ async def probe_models(
     watcher.warn(f"{message} {'; '.join(reasons)}")
 
 
-def _is_window_needed(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
+def _is_probed_or_own_server(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
     """Check whether a model's window is worth a request: it is probed, or the user's own server."""
     works = owing is None or spec.name in owing
     return spec.name in probed or (works and spec.base_url is not None and is_private_address(spec.base_url))
@@ -217,7 +217,7 @@ def explain_silent_models(
     results: Iterable[ProbeResult], warn_of_ceiling: Callable[[str], None]
 ) -> Iterable[str]:
     """Yield a line for each model that does not answer, with the reason. A model at its ceiling is not probed
-    and stops no others: its work stays missing, which ``warn`` reports."""
+    and stops no others: its work stays missing, which ``warn_of_ceiling`` reports."""
     for result in results:
         if result.error is None:
             continue
@@ -348,5 +348,4 @@ def _make_offered_model(model: ListedModel, spec: ModelSpec, prices: PriceBook) 
 
 
 def _join_lines(error: Exception) -> str:
-    """Return the error's message on one line."""
     return " ".join(str(error).split())

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from coeval.core.figures import dollars
 from coeval.core.records import Purpose, Usage
-from coeval.core.text import dollars
 
 # Seconds over which a pace is measured: hosts speed up, slow down and come back within minutes.
 PACE_S = 60
@@ -121,7 +121,7 @@ class Board:
         count.owed += records
         count.expected += Calls(records, records)
 
-    def count_as_recorded(self, phase: str, records: int, calls: int) -> None:
+    def count_owed_as_recorded(self, phase: str, records: int, calls: int) -> None:
         """Move ``records`` from owed to recorded, and take off the ``calls`` that they would have needed."""
         count = self.phases[phase]
         count.recorded += records
@@ -135,16 +135,16 @@ class Board:
             count.mark_progress(count.began)
 
     def count_outcome(
-        self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
+        self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, incomplete: bool = False
     ) -> None:
         """Count a record as made after ``calls`` requests. ``failed`` is its failure's kind, if any;
-        ``lacking``: it is good but incomplete, and stays missing."""
+        ``incomplete``: it is good but incomplete, and stays missing."""
         count = self.phases[phase]
         count.latest = now = self.clock()
         if now >= count.next_mark:
             count.mark_progress(now)
         count.calls += calls
-        count.lacking += lacking
+        count.lacking += incomplete
         if failed is None:
             count.done += 1
         else:

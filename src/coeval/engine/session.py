@@ -259,16 +259,16 @@ class Session:
         if failed or lacking:
             self._remember_short(work)
         self.board.count_outcome(
-            work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking
+            work.phase, work.calls, record.usage, kind if failed else None, incomplete=lacking
         )
         if done.error is not None:
-            self._log_error(done, record)
+            self._log_error_and_warn_if_repeated(done, record)
 
     def _remember_short(self, work: Work) -> None:
         if self.batches is not None:
             self._short.add(_identity(work))
 
-    def _log_error(self, done: Done, record: Kept) -> None:
+    def _log_error_and_warn_if_repeated(self, done: Done, record: Kept) -> None:
         """Write a failed work to the error log; warn of a model that refuses several for one reason."""
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"

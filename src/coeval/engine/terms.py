@@ -13,11 +13,12 @@ import msgspec
 
 from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.core.foreign import convert
 from coeval.core.model import ModelSpec, max_tokens_of_all_answers
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
-from coeval.core.text import dollars, dollars_beyond_limit, join_names, limit_in_dollars
+from coeval.core.text import join_names
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, describe_uncertain

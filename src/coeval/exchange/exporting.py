@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 
 from coeval import __version__
-from coeval.analysis.breakdown import By, break_down_scores
+from coeval.analysis.breakdown import By, break_down_scores_and_labels
 from coeval.analysis.measures.pair_measures import (
     CountedPair,
     compute_pair_measures,
@@ -109,8 +109,8 @@ class Export:
     def figures(self, *, overall: bool = False, parts: bool = False) -> list[ExportedFigure]:
         """Return each student's mean or strength by task, or each metric of a benchmark; also over all tasks
         (task "") with ``overall``, by factor and by judge with ``parts``."""
-        judges, recipes = self._judges_by_student(), self._judge_recipes()
-        figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
+        judges, recipes = self._judges_by_student(), self._recipes_by_task_model_and_judge()
+        figures = [*_score_accuracy_and_metric_figures(read_results(self._reader, self.notes), judges)]
         if self._run_reader is not None:
             figures += _factor_and_judge_figures(self._run_reader, judges) if parts else ()
             figures += _strength_figures(self._run_reader)
@@ -177,24 +177,24 @@ class Export:
         parameters |= {name: ", ".join(sorted(values)) for name, values in sent.items()}
         return {name: value for name, value in parameters.items() if value}
 
-    def recipes_by_judge(self) -> dict[str, str]:
+    def recipes_by_task_and_judge(self) -> dict[str, str]:
         """Return the recipe of each ``task/judge``: other recipes start a new tracked run."""
         recipes_of: defaultdict[str, set[str]] = defaultdict(set)
-        for (task, _, judge), recipe in self._judge_recipes().items():
+        for (task, _, judge), recipe in self._recipes_by_task_model_and_judge().items():
             if task:
                 recipes_of[f"{task}/{judge}"].add(recipe)
         return {name: ",".join(sorted(recipes)) for name, recipes in recipes_of.items()}
 
-    def _judge_recipes(self) -> dict[tuple[str, str, str], str]:
+    def _recipes_by_task_model_and_judge(self) -> dict[tuple[str, str, str], str]:
         """Return judges' recipes by task ("" for all), model and judge; several joined by commas."""
-        texts = self._recipe_texts()
+        texts = self._recipes_by_their_number()
         recipes_of: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
         for task, model, judge, method in self._reader.rows("SELECT task, model, judge, method FROM methods"):
             for name in (task, ""):
                 recipes_of[name, model, judge].add(texts.get(method, ""))
         return {key: ",".join(sorted(filter(None, recipes))) for key, recipes in recipes_of.items()}
 
-    def _recipe_texts(self) -> dict[int, str]:
+    def _recipes_by_their_number(self) -> dict[int, str]:
         """Return judges' recipes by the hash that readers keep of them."""
         if self._run_reader is None:
             return dict(self._reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
@@ -239,9 +239,8 @@ def list_export_folders(folder: Path) -> dict[str, Path]:
 def _factor_and_judge_figures(
     reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]
 ) -> Iterator[ExportedFigure]:
-    """Yield each student's means by factor and by judge."""
     kinds: tuple[By, By] = ("factor", "judge")
-    for part in (part for kind in kinds for part in break_down_scores(reader, kind).scores):
+    for part in (part for kind in kinds for part in break_down_scores_and_labels(reader, kind).scores):
         names = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
         yield _share_figure(part.task, f"{part.by} {part.part}", part.score, part, names)
 
@@ -304,7 +303,7 @@ def _strength_figures(reader: RunReader) -> Iterator[ExportedFigure]:
             )
 
 
-def _mean_figures(
+def _score_accuracy_and_metric_figures(
     scores: Results, judges: dict[tuple[str, str], tuple[str, ...]]
 ) -> Iterator[ExportedFigure]:
     """Yield means of students, label accuracies and a benchmark's metrics; removed models are skipped."""

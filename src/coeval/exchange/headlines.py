@@ -16,7 +16,7 @@ from coeval.analysis.training.sweep_comparison import compare_checkpoints
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.core.text import digest, join_names
 from coeval.exchange.exporting import open_export
-from coeval.reports.site.report_file import write_report
+from coeval.reports.site.report_file import write_report_and_measures
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
 from coeval.store.output_folder import is_sweep, list_output_tasks
@@ -38,7 +38,7 @@ class _TrackingFile(msgspec.Struct, frozen=True):
     judged_by: dict[str, str] = {}
     name: str = ""
 
-    def explain_new_run(self, location: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
+    def explain_if_copied_or_rejudged(self, location: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
         """Say why the folder must start a new run; "" if it is the same one, moved or grown."""
         if self.place and not any(map(eq, self.place, location)):
             return "the folder is a copy of one that was already logged"
@@ -58,11 +58,11 @@ class TrackedFolder:
         self.rows = _figures_by_step(self._steps) if self._steps else {0: _folder_figures(self._folder)}
         last = self._steps[-1].checkpoint.folder if self._steps else self._folder
         with open_export(last) as export:
-            parameters, judged_by = export.collect_parameters(), export.recipes_by_judge()
+            parameters, judged_by = export.collect_parameters(), export.recipes_by_task_and_judge()
         self.parameters = {_clean_name(name): value for name, value in parameters.items()}
         location = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         before = read_json(self._folder / _FILE, _TrackingFile, missing=_TrackingFile(token_hex(8)))
-        reason = before.explain_new_run(location, judged_by)
+        reason = before.explain_if_copied_or_rejudged(location, judged_by)
         self.notice = f"{self._folder.name} starts a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
         self.name = ("" if reason else before.name) or _clean_name(self._folder.name)
@@ -81,10 +81,10 @@ class TrackedFolder:
         self._tracked = msgspec.structs.replace(self._tracked, sent=sent)
         write_json_atomic(self._folder / _FILE, self._tracked)
 
-    def write_files(self, out: Path) -> list[Path]:
+    def write_page_and_figures(self, out: Path) -> list[Path]:
         """Write the page and the figures as JSON; return the files."""
         if not self._steps:
-            write_report(self._folder, out)
+            write_report_and_measures(self._folder, out)
             return sorted(out.iterdir())
         runs = read_training_curves({self._folder.name: self._folder})
         write_sweep_page(runs, compare_checkpoints(runs), out / PAGE)

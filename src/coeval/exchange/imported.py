@@ -63,7 +63,7 @@ def to_float(value: Any) -> float:
         return math.inf
 
 
-def make_usage(input_tokens: Any, output_tokens: Any, usd: float | None = None) -> Usage | None:
+def make_usage_if_plausible(input_tokens: Any, output_tokens: Any, usd: float | None = None) -> Usage | None:
     """Return the usage, or None unless both counts are whole numbers of a plausible size."""
     counts = all(
         isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in (input_tokens, output_tokens)
@@ -101,7 +101,7 @@ def write_results(results: Sequence[ForeignResult], out: Path, scale: ScoreScale
             raise UsageError(
                 f"{task} of {model} is in several of these files; import each into its own folder"
             )
-    scaled = [_rescale_scores(result, scale) for result in results]
+    scaled = [_rescale_or_leave_out_metrics(result, scale) for result in results]
     models = list(dict.fromkeys(result.model for result in scaled))
     folders = {
         model: out if len(models) == 1 else out / _model_folder_name(model, models) for model in models
@@ -125,7 +125,7 @@ def _model_folder_name(model: str, models: Sequence[str]) -> str:
     return name if len(alike) == 1 else f"{name}-{digest(model)[:8]}"
 
 
-def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
+def _rescale_or_leave_out_metrics(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
     """Keep metrics from 0 to 1; rescale others by ``scale``, or leave them out with a remark. NaN and
     infinite scores become missing, with a remark."""
     values: defaultdict[str, list[float]] = defaultdict(list)
@@ -149,7 +149,7 @@ def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignR
         left_out = f"left out, as --scale was not given: {join_names(sorted(beyond), _MOST_NAMED)}"
         result = result._replace(remarks=(*result.remarks, left_out))
 
-    def rescale(name: str, value: float | None) -> float | None:
+    def rescale_if_finite_and_beyond(name: str, value: float | None) -> float | None:
         if value is None or not math.isfinite(value):
             return None
         return scale.to_share(value) if scale is not None and name in beyond else value
@@ -157,7 +157,7 @@ def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignR
     answers = [
         answer._replace(
             scores={
-                name: rescale(name, value)
+                name: rescale_if_finite_and_beyond(name, value)
                 for name, value in answer.scores.items()
                 if scale is not None or name not in beyond
             }

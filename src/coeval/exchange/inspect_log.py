@@ -17,7 +17,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import canonical_json
-from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage, to_float
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage_if_plausible, to_float
 
 # --- Files
 
@@ -183,10 +183,10 @@ def _convert_sample(sample: LogSample) -> ForeignAnswer:
         item=str(sample.id),
         sample=sample.epoch - 1,
         scores={} if failed and not scores else scores,
-        prompt=_resolve_attachment(_read_prompt(sample.input), sample.attachments),
+        prompt=_resolve_attachment(_read_last_message(sample.input), sample.attachments),
         answer=None if failed else _resolve_attachment(text or "", sample.attachments),
         error=str((sample.error or {}).get("message", "")) if failed else "",
-        usage=make_usage(usage.get("input_tokens"), usage.get("output_tokens")),
+        usage=make_usage_if_plausible(usage.get("input_tokens"), usage.get("output_tokens")),
         latency_s=sample.output.time,
     )
 
@@ -203,7 +203,7 @@ def _convert_score(value: Any) -> float | None:
     return to_float(value) if isinstance(value, int | float) else None
 
 
-def _read_prompt(messages: Any) -> str:
+def _read_last_message(messages: Any) -> str:
     """Return the input text, or the last message of a conversation."""
     if isinstance(messages, list):
         last = messages[-1] if messages else None

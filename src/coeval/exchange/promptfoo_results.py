@@ -14,7 +14,7 @@ from coeval.core.foreign import decode, make_lines_decoder
 from coeval.core.regular_files import open_file, read_file_bytes
 from coeval.core.shown_names import fit_names
 from coeval.core.text import canonical_json, digest
-from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage_if_plausible
 
 TOOL = "promptfoo"
 
@@ -246,6 +246,6 @@ def _convert_row(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
         prompt=row.prompt_text,
         answer=None if failed else output if isinstance(output, str) else canonical_json(output),
         error=str(row.error or "no output") if failed else "",
-        usage=make_usage(usage.get("prompt"), usage.get("completion"), row.cost),
+        usage=make_usage_if_plausible(usage.get("prompt"), usage.get("completion"), row.cost),
         latency_s=row.latency_ms / 1000 if row.latency_ms is not None else None,
     )

@@ -57,7 +57,7 @@ class TrackedRun(NamedTuple):
 
 
 class _Tracker(Protocol):
-    def read_sent(self) -> _Sent: ...
+    def read_logged_figures(self) -> _Sent: ...
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None: ...
 
@@ -139,14 +139,14 @@ def _send_new_figures(source: TrackedFolder, to: Destination) -> int:
             latest = source.rows[last]
             run = TrackedRun(to.project, key, source.name, source.parameters, latest)
             tracker = TRACKERS[to.tracker](run)
-            sent = tracker.read_sent()
+            sent = tracker.read_logged_figures()
             owed = {
                 step: new
                 for step, row in sorted(source.rows.items())
                 if (new := {name: value for name, value in row.items() if sent.get((step, name)) != value})
             }
             if owed or source.content_hash_by_tracker.get(str(to)) != seal:
-                tracker.send(owed, source.write_files(Path(scratch)))
+                tracker.send(owed, source.write_page_and_figures(Path(scratch)))
                 source.mark_sent(str(to), seal)
         except CoevalError:
             raise
@@ -197,7 +197,7 @@ class _Mlflow:
         self._id = self._run.info.run_id
         self._parameters = run.parameters
 
-    def read_sent(self) -> _Sent:
+    def read_logged_figures(self) -> _Sent:
         history = (self._client.get_metric_history(self._id, name) for name in self._run.data.metrics)
         metrics = sorted((point for metric in history for point in metric), key=lambda point: point.timestamp)
         return {(point.step, point.key): point.value for point in metrics}
@@ -237,7 +237,7 @@ class _Wandb:
         self._defaults = wandb.setup().settings
         self._rows: list[dict[str, Any]] = []
 
-    def read_sent(self) -> _Sent:
+    def read_logged_figures(self) -> _Sent:
         if self._defaults.mode in ("offline", "dryrun"):
             paths = Path(self._defaults.wandb_dir).glob(f"offline-run-*-{self._run.id}/*.wandb")
             self._rows = [row for path in sorted(paths) for row in _read_wandb_history(path.read_bytes())]
@@ -304,7 +304,7 @@ class _Trackio:
         self._project, self._id, self._name = run.project, run.id, f"{run.name}-{run.id}"
         self._parameters = run.parameters
 
-    def read_sent(self) -> _Sent:
+    def read_logged_figures(self) -> _Sent:
         from trackio import remote_client, sqlite_storage, utils
 
         space, server = utils.resolve_space_id_and_server_url(None, None)
@@ -317,7 +317,7 @@ class _Trackio:
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None:
         copy_context().run(self._send, rows, files)
-        sent = self.read_sent()  # it drops what it cannot send
+        sent = self.read_logged_figures()  # it drops what it cannot send
         if lost := sum(sent.get((step, name)) != row[name] for step, row in rows.items() for name in row):
             raise UsageError(f"{lost} figures did not arrive in {self._project}")
 

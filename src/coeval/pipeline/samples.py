@@ -258,7 +258,6 @@ class CrossProductPlan:
         return combination
 
     def count_existing(self, items: Iterable[Mapping[str, str]]) -> None:
-        """Count the next items, which exist."""
         for item in items:
             self.next_item(item)
 
@@ -418,7 +417,6 @@ class Nuances:
         self._alike: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
     def nuance_for(self, n: int) -> dict[str, str]:
-        """Return the nuance of item ``n`` (from 1)."""
         while len(self._drawn) < n:
             nuance = self._plan.next_item(None)
             self._drawn.append(self._alike.setdefault(tuple(nuance.items()), nuance))

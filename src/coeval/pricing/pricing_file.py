@@ -15,9 +15,9 @@ import msgspec
 from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import KeyMissing, Misshapen, UsageError
+from coeval.core.figures import dollar_rate
 from coeval.core.foreign import convert
 from coeval.core.regular_files import read_file_bytes
-from coeval.core.text import dollar_rate
 from coeval.core.yaml_text import yaml_reader
 from coeval.pricing.tariff import Rates, Tariff, Tier, main_rates_today
 

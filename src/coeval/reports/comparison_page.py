@@ -26,6 +26,7 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names, short_names, short_paths
 from coeval.core.text import join_names, pluralize, warning_to_sentence
+from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, baseline_picture, heat_map
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -39,7 +40,6 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.plots import NOTEWORTHY, HeatMap, baseline_picture, heat_map
 
 _P = (
     "Adjusted for all pairs: tasks are tested if overall is significant, parts if their task is, labels by "
@@ -70,7 +70,7 @@ class _PageLayout(NamedTuple):
 
 def comparison_page(report: ComparisonReport) -> Report:
     """Make the page of a comparison: differences from a baseline, all pairs, and the sides."""
-    layout = _lay_out(report)
+    layout = _choose_names_groups_and_baselines(report)
     names = list(layout.names.values())
     named = [
         msgspec.structs.replace(comparison, a=layout.names[comparison.a], b=layout.names[comparison.b])
@@ -78,22 +78,25 @@ def comparison_page(report: ComparisonReport) -> Report:
     ]
     sections = [_differences_section(report, layout)]
     pair_places: list[str] = []
-    if not layout.is_single_pair and (pairs := _pairs_table(report, layout)).rows:
+    if not layout.is_single_pair and (pairs := _ranked_pairs_table(report, layout)).rows:
         pair_places = [str(row[2]) for row in pairs.rows]
         sections.append(_pairs_section(pairs, names, Sentence(significant_count_sentence(named))))
-    sections.append(_sides_section(report, layout))
+    sections.append(_sides_and_notes_section(report, layout))
     return Report(
         kind="comparison",
         title=f"Comparison of {join_names(names, _MOST_IN_TITLE if len(names) <= _MOST_IN_TITLE else 1)}",
         facts=(pluralize(len(report.sides), "side"), pluralize(len(report.comparisons), "comparison")),
-        lead=(*_lead_sentences(named, len(layout.groups), pair_places), *_cost_sentence(report, layout)),
+        lead=(
+            *_lead_sentences(named, len(layout.groups), pair_places),
+            *_leading_pair_cost_sentence(report, layout),
+        ),
         sections=tuple(sections),
         alerts=tuple(_find_alerts(report)),
         labels={label: name for label, name in layout.names.items() if label != name},
     )
 
 
-def _lay_out(report: ComparisonReport) -> _PageLayout:
+def _choose_names_groups_and_baselines(report: ComparisonReport) -> _PageLayout:
     """Shorten names, group the sides that are compared, and choose the first baseline."""
     order = sort_by_total_lead(report.comparisons, list(report.sides))
     short = short_names(order)
@@ -140,7 +143,7 @@ def _lead_sentences(
         yield Sentence(sentence.text, anchor)
 
 
-def _cost_sentence(report: ComparisonReport, layout: _PageLayout) -> Iterator[Sentence]:
+def _leading_pair_cost_sentence(report: ComparisonReport, layout: _PageLayout) -> Iterator[Sentence]:
     """Say what answers of the leader and the next cost and how long they took, if that is recorded."""
     leading = list(layout.names)[:2]
     sides = [report.sides[label] for label in leading]
@@ -160,7 +163,7 @@ def _cost_sentence(report: ComparisonReport, layout: _PageLayout) -> Iterator[Se
 
 def _differences_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
     """Make the section of differences from a baseline that a reader chooses."""
-    table = _differences_table(report, layout)
+    table = _differences_from_each_side_table(report, layout)
     baselines = dict.fromkeys([layout.first_baseline, *(layout.baselines[label] for label in layout.names)])
     better_by_baseline = dict.fromkeys(baselines, "the row's side")
     if layout.is_single_pair:
@@ -174,7 +177,7 @@ def _differences_section(report: ComparisonReport, layout: _PageLayout) -> Repor
     return ReportSection(_DIFFERENCES, question, (), (picture,), (table,))
 
 
-def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
+def _differences_from_each_side_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
     """Make a row for each difference and each of its sides as the baseline."""
     families = ["overall", "task", "label", "part"]
     rank = {label: at for at, label in enumerate(layout.names)}
@@ -225,7 +228,7 @@ def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportT
 # --- Every pair
 
 
-def _pairs_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
+def _ranked_pairs_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
     """Make a row for each pair overall and by task, the better-ranked side first."""
     rank = {label: at for at, label in enumerate(layout.names)}
     comparisons = [
@@ -261,7 +264,7 @@ def _pairs_section(table: ReportTable, names: list[str], counted: Sentence) -> R
 # --- What was compared
 
 
-def _sides_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
+def _sides_and_notes_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
     """Make the section of what was compared, with its doubts, gaps and notes."""
     tails = short_paths(side.folder for side in report.sides.values())
     rows = tuple(

@@ -73,14 +73,14 @@ class ReportTable(msgspec.Struct, frozen=True):
     bold: frozenset[tuple[int, int]] = frozenset()
 
     @property
-    def initial_rows(self) -> tuple[tuple[Cell, ...], ...]:
+    def chosen_rows(self) -> tuple[tuple[Cell, ...], ...]:
         """Return the rows whose cells have the ``chosen`` values."""
         names = [column.name for column in self.columns]
         wanted = [(names.index(name), value) for name, value in self.chosen.items() if name in names]
         return tuple(row for row in self.rows if all(row[at] == value for at, value in wanted))
 
     @property
-    def used_column_indices(self) -> list[int]:
+    def terminal_columns(self) -> list[int]:
         """Return the indices of the name columns, and of columns that a terminal shows and that are not
         empty."""
         return [
@@ -93,21 +93,20 @@ class ReportTable(msgspec.Struct, frozen=True):
             )
         ]
 
-    def reorder_columns(self, *names: str, last: str = "") -> ReportTable:
-        """Move the columns ``names``, as those that name rows, to the front, and the column ``last`` to the
-        end."""
+    def reorder_columns(self, *row_names: str, last: str = "") -> ReportTable:
+        """Move the ``row_names``, as the columns that name rows, to the front, and ``last`` to the end."""
         index_by_name = {column.name: index for index, column in enumerate(self.columns)}
-        first, end = [index_by_name[name] for name in names], [index_by_name[last]] if last else []
+        first, end = [index_by_name[name] for name in row_names], [index_by_name[last]] if last else []
         order = [*first, *(index for index in range(len(self.columns)) if index not in {*first, *end}), *end]
         return msgspec.structs.replace(
             self,
             columns=tuple(self.columns[index] for index in order),
             rows=tuple(tuple(row[index] for index in order) for row in self.rows),
             bold=frozenset((row, order.index(index)) for row, index in self.bold),
-            names=len(names),
+            names=len(row_names),
         )
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_flat_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as objects by column name, for pictures and the browser. A `Measured` in column
         ``c`` becomes ``c``, ``c_low``, ``c_high`` and ``c_n``."""
         records: list[dict[str, Any]] = [{} for _ in self.rows]
@@ -144,7 +143,7 @@ class PictureToggle(msgspec.Struct, frozen=True):
 
 class Picture(msgspec.Struct, frozen=True):
     """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows, in the form
-    of `ReportTable.to_dicts`. ``title`` says in words what it shows; ``toggles`` are what readers can
+    of `ReportTable.to_flat_dicts`. ``title`` says in words what it shows; ``toggles`` are what readers can
     choose of it."""
 
     name: str

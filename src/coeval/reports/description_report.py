@@ -51,13 +51,13 @@ from coeval.reports.planned_prompts import (
 PROPOSED = "teachers will propose"
 
 
-def models_table(config: Config, models: Sequence[ModelConfig]) -> ReportTable:
+def models_and_roles_table(config: Config, models: Sequence[ModelConfig]) -> ReportTable:
     """Make a row for each model, and one for each student whose answers exist."""
     rows = [
         (
             model.name,
             model.interface,
-            _provider_identifier(model),
+            _provider_identifier_unless_name(model),
             model.roles_text,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
@@ -74,7 +74,7 @@ def models_table(config: Config, models: Sequence[ModelConfig]) -> ReportTable:
     return ReportTable("models", "Models", columns, tuple(rows))
 
 
-def _provider_identifier(model: ModelConfig) -> str | None:
+def _provider_identifier_unless_name(model: ModelConfig) -> str | None:
     """Return the provider's identifier of a model, or None if it is the name."""
     host = HOSTS.get(model.interface)  # None: auto, not resolved
     own_code = host is not None and host.dialect == OWN_CODE
@@ -127,7 +127,7 @@ def tasks_table(forecast: Forecast) -> ReportTable:
     return ReportTable("tasks", "Tasks", columns, tuple(rows))
 
 
-def attributes_table(preview: Preview) -> ReportTable:
+def declared_attributes_table(preview: Preview) -> ReportTable:
     """Make a row for each attribute, with its values."""
     rows = tuple(row for setup in preview.plan.setups for row in _attribute_rows(setup.task, preview))
     columns = (
@@ -228,7 +228,9 @@ def description_report(described: DescribedExperiment) -> Report:
         _design_section(described),
         _prompts_section(prompts),
         _coverage_section(values, preview),
-        ReportSection.with_rows("takes", "What will it take?", sentences, (), estimate_tables(estimate)),
+        ReportSection.with_rows(
+            "takes", "What will it take?", sentences, (), estimate_and_savings_tables(estimate)
+        ),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
     return Report(
@@ -291,9 +293,9 @@ def _design_section(described: DescribedExperiment) -> ReportSection:
     roles["student"] += len(_students_with_answers(config))
     cast = ", ".join(pluralize(count, role) for role, count in roles.items())
     tables = (
-        models_table(config, config.models),
+        models_and_roles_table(config, config.models),
         tasks_table(forecast),
-        attributes_table(preview),
+        declared_attributes_table(preview),
         rubric_table(preview),
         phases_table(config, forecast, described.options),
     )
@@ -346,7 +348,7 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
     sentences = [*_absent_value_sentences(values, preview)]
     sentences += [
         f"{task}: every declared value ({n:,}) occurs."
-        for task, n in _count_values_of_covered_tasks(values, preview).items()
+        for task, n in _count_values_of_fully_covered_tasks(values, preview).items()
     ]
     sentences += [
         f"{setup.task.name}: {sentence}"
@@ -379,14 +381,14 @@ def _absent_value_sentences(values: ReportTable, preview: Preview) -> Iterator[s
     yield from (f"{task}: no item has {join_names(lacking)}." for task, lacking in absent.items())
 
 
-def _count_values_of_covered_tasks(values: ReportTable, preview: Preview) -> Counter[Cell]:
+def _count_values_of_fully_covered_tasks(values: ReportTable, preview: Preview) -> Counter[Cell]:
     """Count the values of each settled task whose items have all of them."""
     targets = [row for row in values.rows if row[1] == "target" and row[0] not in preview.unsettled]
     lacking = {row[0] for row in targets if not row[-1]}
     return Counter(row[0] for row in targets if row[0] not in lacking)
 
 
-def estimate_tables(estimate: Estimate) -> Iterator[ReportTable]:
+def estimate_and_savings_tables(estimate: Estimate) -> Iterator[ReportTable]:
     """Yield the estimate by phase, with the total, by model, and by provider if there are several; then
     savings."""
     yield _estimate_table("phase", estimate.by_phase, estimate.total)

@@ -15,6 +15,7 @@ from coeval.analysis.run_results import MetricScore, sum_costs
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import short_names
 from coeval.core.text import join_names, pluralize
+from coeval.reports.charts.plots import interval_plot
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -31,7 +32,6 @@ from coeval.reports.content import (
 from coeval.reports.experiment.judges_section import make_judges_section
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import column_of_field, metric_as_share, metric_error_as_share
-from coeval.reports.plots import interval_plot
 from coeval.reports.result_tables import Results, cost_table, read_results
 
 # --- Trust in the judges of ``eval-framework``
@@ -41,7 +41,7 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
     """Yield the section on judges, if any judged; ``models`` are those judged."""
     judges = list(measures.judges)
     if judges:
-        sentences = [escape_line(text) for text in measures.findings or _default_judge_sentences(judges)]
+        sentences = [escape_line(text) for text in measures.findings or _no_findings_sentences(judges)]
         section = make_judges_section(measures, sentences, [*models, *judges])
         # One judge cannot be compared; and a link chooses items by their scores, which not every judgment is.
         tables = tuple(
@@ -52,7 +52,7 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
         yield msgspec.structs.replace(section, tables=tables)
 
 
-def _default_judge_sentences(judges: Sequence[str]) -> list[str]:
+def _no_findings_sentences(judges: Sequence[str]) -> list[str]:
     if len(judges) == 1:
         return ["Only one judge was used, so agreement cannot be measured."]
     return ["No judge is significantly stricter than the others, and no bias tested is significant."]
@@ -63,22 +63,22 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     results = read_results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in results.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in results.metrics))
-    first = _first_metric_per_model_and_task(results.metrics)
+    first = _first_known_metric_by_model_and_task(results.metrics)
     lead = tuple(islice(_lead_sentences(first, measures), _MOST_SENTENCES))
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
         title=escape_line(join_names(models) or reader.folder.resolve().name),
-        facts=tuple(_list_facts(results, tasks, reader)),
+        facts=tuple(_list_counts_and_cost(results, tasks, reader)),
         lead=lead or (Sentence("No score yet."),),
-        sections=(_scores_section(results.metrics, measures), *judges, _cost_section(results)),
+        sections=(_scores_section(results.metrics, measures), *judges, _notes_and_cost_section(results)),
         alerts=tuple(Alert(f"{escape_line(note)}.") for note in results.notes[:_MOST_ALERTS]),
-        front=_front_table(first, several=len(models) > 1),
+        front=_first_metrics_table(first, many_models=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
 
-def _list_facts(results: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
+def _list_counts_and_cost(results: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
     yield pluralize(len(tasks), "task")
     [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
     yield pluralize(answers, "answer") + (f", {failed:,} failed" if failed else "")
@@ -90,8 +90,7 @@ def _list_facts(results: Results, tasks: Sequence[str], reader: OutputReader) ->
     yield escape_line(reader.folder.resolve().name)
 
 
-def _first_metric_per_model_and_task(metrics: Sequence[MetricScore]) -> list[MetricScore]:
-    """Return the first metric with a value of each model and task."""
+def _first_known_metric_by_model_and_task(metrics: Sequence[MetricScore]) -> list[MetricScore]:
     first: dict[tuple[str, str], MetricScore] = {}
     for metric in metrics:
         if metric.value is not None:
@@ -124,16 +123,16 @@ def _lead_sentences(first: Sequence[MetricScore], measures: OutputMeasures) -> I
             )
             yield Sentence(f"{best.model} has the highest score in {task}: {_format_metric(best)}.", "scores")
     if measures.judges:
-        finding, *_ = measures.findings or _default_judge_sentences(list(measures.judges))
+        finding, *_ = measures.findings or _no_findings_sentences(list(measures.judges))
         yield Sentence(escape_line(finding), "judges")
 
 
-def _front_table(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
+def _first_metrics_table(first: Sequence[MetricScore], *, many_models: bool) -> ReportTable | None:
     """Make the table of benchmarks with their first metrics, or None without any."""
     scaled = [metric for metric in first if metric.unit]
     names = (f"{metric.task}, {metric.metric.replace('_', ' ')}" for metric in scaled)
     rows = tuple(
-        (f"{name} · {metric.model}" if several else name, _metric_share(metric), metric.n, metric.failed)
+        (f"{name} · {metric.model}" if many_models else name, _metric_share(metric), metric.n, metric.failed)
         for name, metric in zip(names, scaled, strict=True)
     )
     links = {index: urlencode({"task": metric.task}) for index, metric in enumerate(scaled)}
@@ -219,7 +218,7 @@ def all_metrics_table(measures: OutputMeasures, *, only_repeated: bool = False) 
     return ReportTable("samples", title, columns, tuple(rows), links=link_rows(rows, task=1), names=3)
 
 
-def _cost_section(results: Results) -> ReportSection:
+def _notes_and_cost_section(results: Results) -> ReportSection:
     all_are_alerts = results.notes[:_MOST_ALERTS] == tuple(results.notes)
     texts = [] if all_are_alerts else [f"{note}." for note in results.notes]
     if not results.notes:

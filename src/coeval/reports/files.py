@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
+from coeval.reports.charts.drawn_pictures import draw_pictures
 from coeval.reports.content import Report
-from coeval.reports.drawn_pictures import draw_figures
 from coeval.store.jsonl import write_bytes_atomic
 
 
@@ -21,7 +21,7 @@ class ReportFiles(NamedTuple):
     figures: Path | None = None
     page: Path | None = None
 
-    def check_paths(self) -> None:
+    def refuse_file_folder_mixups(self) -> None:
         """Raise UsageError if a path cannot be written: a file that is a folder, or the other way round."""
         if self.excel is not None and self.excel.is_dir():
             raise UsageError(f"{self.excel} is a folder; name a file")
@@ -29,7 +29,7 @@ class ReportFiles(NamedTuple):
             raise UsageError(f"{self.figures} is a file; name a folder, in which the pictures are written")
 
 
-def write_report_files(report: Report, files: ReportFiles) -> list[Path]:
+def write_workbook_and_figures(report: Report, files: ReportFiles) -> list[Path]:
     """Write the workbook and pictures that ``files`` names. Raises StoreError: a file cannot be written."""
     paths: list[Path] = []
     if files.excel is not None:
@@ -44,7 +44,7 @@ def write_report_files(report: Report, files: ReportFiles) -> list[Path]:
 
 def write_figures(report: Report, folder: Path) -> Iterator[Path]:
     """Write the pictures as SVG and PNG, and yield each path once written; raises as `write_bytes_atomic`."""
-    for figure in draw_figures(report):
+    for figure in draw_pictures(report):
         for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
             path = folder / f"{figure.name}.{suffix}"
             write_bytes_atomic(path, content)

@@ -52,11 +52,11 @@ class FolderReport:
 
     def give_measures_to(self, browser: ItemBrowser) -> None:
         """Give the browser the measures of its items, the order of students and their short names."""
-        browser.flag_items(self.items)
-        browser.rank_students(self.order)
+        browser.replace_flags(self.items)
+        browser.order_student_facet(self.order)
         browser.use_short_names(self.report.labels)
 
-    def report_with_one_section(self, anchor: str) -> Report:
+    def keep_one_section_and_say_what_lacks(self, anchor: str) -> Report:
         """Return the report with only the section at an anchor, or none, and with what the folder lacks in
         its lead."""
         sections = tuple(section for section in self.report.sections if section.anchor == anchor)

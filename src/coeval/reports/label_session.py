@@ -70,11 +70,11 @@ class LabelSession:
             factors = judged_factors_by_task(grid, request.factors)
             recorded = labels_of_person(read_labels(self.path), judge)
             drawn = _keep_drawn_labels(recorded, factors)
-            part = _draw_answers(grid, factors, request, has_drawn=bool(drawn))
+            part = _pick_or_draw_answers(grid, factors, request, has_drawn_before=bool(drawn))
             answers = {key.answer for key, _ in part} | {label.response_id for label in drawn}
             texts = ShownTexts(reader, answers, grid)
             needed = make_empty_labels(texts, part, factors, judge)
-            asked_for = list(_keep_current_labels(texts, needed, recorded))
+            asked_for = list(_fill_in_current_levels(texts, needed, recorded))
             if not request.items:
                 existing = frozenset(recorded)
                 if new := [label for label in asked_for if label not in existing]:
@@ -96,7 +96,6 @@ class LabelSession:
 
     @property
     def levels_by_id(self) -> dict[str, str]:
-        """Return the level by question."""
         return dict(self._levels)
 
     @property
@@ -142,7 +141,7 @@ def _refuse_pairwise_only(reader: RunReader, grid: ScoreGrid) -> None:
         )
 
 
-def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
+def read_levels_by_question(folder: RunDir, by: str) -> dict[str, str]:
     """Read a person's levels, by question; raises as `read_labels` and `judge_id_of_valid_name` do."""
     labels = labels_of_person(read_labels(folder.path), judge_id_of_valid_name(by))
     return {
@@ -152,14 +151,14 @@ def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
     }
 
 
-def _draw_answers(
-    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, has_drawn: bool
+def _pick_or_draw_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, has_drawn_before: bool
 ) -> list[DrawnAnswer]:
-    """Draw the answers that a person's request adds; ``has_drawn``: some were drawn before."""
+    """Draw the answers that a person's request adds; ``has_drawn_before``: some were drawn before."""
     if request.items:
         return pick_answers(grid, factors, request.items)
     n = request.n
-    if n is None and not has_drawn:
+    if n is None and not has_drawn_before:
         if not request.draws:
             raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
         n = USUAL_N
@@ -167,7 +166,7 @@ def _draw_answers(
     return assign_answers(part, request.among, request.by, request.overlap)
 
 
-def _keep_current_labels(
+def _fill_in_current_levels(
     texts: ShownTexts, needed: Iterable[HumanLabel], recorded: Iterable[HumanLabel]
 ) -> Iterator[HumanLabel]:
     """Yield the needed labels, with recorded levels unless the texts have changed. A label picked by hand

@@ -43,9 +43,9 @@ class LabelSheet(NamedTuple):
     kept: int
 
 
-def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
-    """Check that writing a sheet to ``path`` loses no level: an existing one's are all ``recorded``, by
-    question.
+def check_new_sheet(path: Path, recorded_by_question: Mapping[str, str]) -> None:
+    """Check that writing a sheet to ``path`` loses no level: an existing one's are all in
+    ``recorded_by_question``.
 
     Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds other
     levels, or is no sheet of labels.
@@ -63,7 +63,7 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     unread = [
         name
         for name, level in levels
-        if recorded.get(name, "").casefold() not in (level.casefold(), _trim_zeros(level))
+        if recorded_by_question.get(name, "").casefold() not in (level.casefold(), _trim_zeros(level))
     ]
     if unread:
         raise UsageError(
@@ -92,7 +92,7 @@ def write_label_sheet(
         file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
 
 
-def read_label_sheet(
+def read_label_sheet_and_problems(
     path: Path, questions: Sequence[LabelQuestion], levels_by_id: Mapping[str, str]
 ) -> LabelSheet:
     """Read the levels of a sheet: each row is one of the ``questions``, by its id. A row without a level
@@ -134,7 +134,7 @@ def read_label_sheet(
 def _trim_zeros(level: str) -> str:
     """Return ``5`` for ``5.0`` or ``5,00``, as a spreadsheet may show a number; else the text itself."""
     match = _WHOLE.fullmatch(level)
-    return level.casefold() if match is None else match[1]
+    return level if match is None else match[1]
 
 
 def _find_misplaced_text(question: LabelQuestion, texts: Mapping[str, str]) -> str:
@@ -166,7 +166,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
             f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that file"
         )
     try:
-        rows = _parse_csv(data)
+        rows = _parse_utf8_csv(data)
     except (ValueError, csv.Error) as error:
         raise UsageError(
             f"{path} cannot be read as a sheet: {escape_line(str(error))[:200]}; save it as CSV UTF-8"
@@ -181,7 +181,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
         yield number, name, level, texts
 
 
-def _parse_csv(data: bytes) -> list[list[str]]:
+def _parse_utf8_csv(data: bytes) -> list[list[str]]:
     text = data.decode("utf-8-sig")  # UnicodeError is a ValueError
     first = text.partition("\n")[0]
     mark = max(",;\t", key=first.count)  # Excel saves with semicolons in many countries

@@ -125,7 +125,7 @@ SAMPLE_COLUMNS = (
 """Columns of a metric over the samples of its prompts."""
 
 
-def sample_cells(figure: SampleFigure, interval: tuple[float, float] | None) -> tuple[Cell, ...]:
+def mean_sem_cells(figure: SampleFigure, interval: tuple[float, float] | None) -> tuple[Cell, ...]:
     """Return the cells of `SAMPLE_COLUMNS`; ``interval`` is the mean's."""
     mean = metric_as_share(figure.mean, interval, figure.unit, figure.n_items)
     return (mean, metric_error_as_share(figure.sem, figure.unit), figure.n_runs, figure.n_items)
@@ -158,7 +158,7 @@ def task_metrics_table(tasks: Iterable[TaskMetrics], title: str = "") -> ReportT
     return ReportTable("metrics", title, columns, tuple(rows), bold=frozenset(bold))
 
 
-def benchmark_metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
+def single_model_metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
     """Make the table of one model's metrics by task."""
     tasks = []
     for task, group in groupby(metrics, key=lambda metric: metric.task):

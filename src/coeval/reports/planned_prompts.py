@@ -38,14 +38,14 @@ def count_planned_values(setup: TaskSetup, preview: Preview) -> dict[tuple[str, 
         for name, values in attributes.items()
         for value in values
     }
-    for kind, attributes in _item_attributes(setup, preview):
+    for kind, attributes in _item_attributes_by_kind(setup, preview):
         for name, value in attributes.items():
             if (kind, name, value) in counts:
                 counts[kind, name, value] += 1
     return counts
 
 
-def _item_attributes(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind, Mapping[str, str]]]:
+def _item_attributes_by_kind(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind, Mapping[str, str]]]:
     """Yield the target attributes and the nuance of each item, with their kind."""
     task, recorded = setup.task, preview.plan.recorded
     for source in setup.sources:

@@ -9,8 +9,8 @@ import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.core.shown_names import ShownNames
+from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Report, ReportTable, make_columns
-from coeval.reports.themes import LIGHT
 from coeval.reports.writers.sheet import (
     WorkbookFile,
     open_workbook,
@@ -65,7 +65,7 @@ def _write_summary(book: WorkbookFile, sheet: Worksheet, report: Report, links: 
     lines.row += 1
     for sentence in report.lead:
         lines.write(sentence.text)
-    if (table := _summary_table(report)) is not None:
+    if (table := _cut_front_or_first_table(report)) is not None:
         lines.row += 1
         lines.write_table(table)
     for section in report.sections:
@@ -83,7 +83,7 @@ def _write_summary(book: WorkbookFile, sheet: Worksheet, report: Report, links: 
     sheet.activate()
 
 
-def _summary_table(report: Report) -> ReportTable | None:
+def _cut_front_or_first_table(report: Report) -> ReportTable | None:
     """Return the front table, or else the first one, cut to the rows and columns that a page has room for."""
     table = report.front or next((table for section in report.sections for table in section.tables), None)
     if table is None:

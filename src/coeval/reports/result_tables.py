@@ -12,7 +12,11 @@ import msgspec
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
-from coeval.analysis.measures.leaders import failed_or_unscored_notes, label_only_notes, leader_sentences
+from coeval.analysis.measures.leaders import (
+    failed_or_factor_unscored_notes,
+    label_only_notes,
+    leader_and_judges_sentences,
+)
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -21,9 +25,9 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import (
+    compared_student_rows,
     label_rows,
-    pair_rows,
-    people_rows,
+    people_scale_student_rows,
     record_from_row,
     sample_rows,
     student_rows,
@@ -43,13 +47,12 @@ from coeval.analysis.run_results import (
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
 from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
+from coeval.core.figures import MISSING, dollars, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
-from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
-from coeval.reports.difference_table import leader_table
-from coeval.reports.measure_table import MeasureTable, benchmark_metrics_table, metric_as_share
+from coeval.reports.difference_table import leader_differences_table
+from coeval.reports.measure_table import MeasureTable, metric_as_share, single_model_metrics_table
 from coeval.reports.writers.markup import as_html
 
 if TYPE_CHECKING:
@@ -102,7 +105,7 @@ class Results(msgspec.Struct, frozen=True):
     served: tuple[ServedModel, ...] = ()
 
     @property
-    def only_labelled(self) -> frozenset[str]:
+    def label_only_tasks(self) -> frozenset[str]:
         """Return the tasks whose answers have labels and no score."""
         scored = {score.task for score in self.students if score.score is not None}
         return frozenset(label.task for label in self.labels) - scored
@@ -130,7 +133,7 @@ class Results(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
-        named = [f"{score.student!r} {self._format_overall(score)}" for score in overall]
+        named = [f"{score.student!r} {self._format_overall_or_first_label(score)}" for score in overall]
         named += [
             f"{metric.task} {metric.metric} "
             f"{MISSING if metric.value is None else metric_text(metric.value, metric.unit)}"
@@ -139,7 +142,7 @@ class Results(msgspec.Struct, frozen=True):
         omitted = len(named) - 3
         return f"Results({', '.join(named[:3] + [f'{omitted} more'] * (omitted > 0))})"
 
-    def _format_overall(self, overall: MeasureRow) -> str:
+    def _format_overall_or_first_label(self, overall: MeasureRow) -> str:
         """Format a student's score, or the accuracy of its first label if it has none."""
         if (score := score_text(overall.score, overall.low, overall.high)) is not None:
             return score
@@ -157,13 +160,13 @@ class Results(msgspec.Struct, frozen=True):
     def tables(self) -> Iterator[ReportTable]:
         """Yield the tables that people read, except costs."""
         if self.metrics:
-            yield benchmark_metrics_table(self.metrics)
+            yield single_model_metrics_table(self.metrics)
         if self.pairs:
             yield PAIR_TABLE.fill({row.student: record_from_row(row, PairStudent) for row in self.pairs})
         if self.scored:
             yield score_table(self)
         if self.gaps:
-            yield leader_table(self.gaps)
+            yield leader_differences_table(self.gaps)
         if self.people:
             yield PEOPLE_TABLE.fill(
                 {(row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people}
@@ -213,11 +216,11 @@ class LabelColumn(NamedTuple):
     accuracies: dict[str, Measured]
 
 
-def label_columns(results: Results) -> list[LabelColumn]:
+def label_columns_of_unscored_tasks(results: Results) -> list[LabelColumn]:
     """Return the columns of labels that the configuration still names, in the order of ``results.labels``."""
     columns: dict[tuple[str, str], LabelColumn] = {}
     for label in results.labels:
-        if label.task in results.only_labelled and "label" not in label.removed:
+        if label.task in results.label_only_tasks and "label" not in label.removed:
             column = LabelColumn(label.task, "task" in label.removed, {})
             columns.setdefault((label.task, label.attribute), column).accuracies[label.student] = (
                 _row_measure(label)
@@ -239,12 +242,12 @@ def score_table(results: Results) -> ReportTable:
     judged = {score.task for score in results.students if score.score is not None or score.failed}
     by_task: dict[tuple[str, bool], dict[str, Measured]] = {}
     for score in results.students:
-        if score.task is not None and score.task in judged - results.only_labelled:
+        if score.task is not None and score.task in judged - results.label_only_tasks:
             by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = _row_measure(score)
     cells = {_mark_name(*task): scores for task, scores in by_task.items()}
     cells |= {
         _mark_name(column.name, column.removed, LABELS): column.accuracies
-        for column in label_columns(results)
+        for column in label_columns_of_unscored_tasks(results)
     }
     tasks = {task: [scores.get(student) for student in students] for task, scores in cells.items()}
     title = "Scores of checks" if results.pairs and results.checks_alone else "Scores"
@@ -389,9 +392,9 @@ def paper_table(results: Results, comparisons: Sequence[Comparison]) -> ReportTa
     folder's models by the headline metric of each task."""
     if results.metrics:
         return _metrics_paper_table(results.metrics)
-    scored = [row for row in results.students if not row.removed and row.task not in results.only_labelled]
+    scored = [row for row in results.students if not row.removed and row.task not in results.label_only_tasks]
     tasks = list(dict.fromkeys(row.task for row in scored if row.score is not None))
-    if len(tasks) == 2 and not results.only_labelled:
+    if len(tasks) == 2 and not results.label_only_tasks:
         tasks.remove(None)  # which is the same as the only task
     columns = []
     for task in tasks:
@@ -509,19 +512,19 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     """Read a run's scores, labels, samples, comparisons and human labels."""
     measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
-    leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    leads = leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=student_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
         sampled=tuple(sample_rows(measures.samples)),
-        pairs=pair_rows(pairs),
-        people=people_rows(measures.people),
+        pairs=compared_student_rows(pairs),
+        people=people_scale_student_rows(measures.people),
         gaps=ranks.leader_differences,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(
             *label_only_notes(grid, measures.labels),
-            *failed_or_unscored_notes(reader, grid),
+            *failed_or_factor_unscored_notes(reader, grid),
             *reader.notes(),
         ),
         left_out=reader.left_out,

@@ -26,7 +26,7 @@ from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
 from coeval.reports.items.item_selection import ItemSelection, shorten_detail
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import make_page
 from coeval.reports.training_report import ErrorBar, all_tasks_report, checkpoint_name, training_report
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -53,11 +53,11 @@ def choose_checkpoints(runs: Sequence[TrainingRun]) -> list[ChosenCheckpoint]:
         ChosenCheckpoint(checkpoint_name(run.label, point.step, labels), task, run.folders[point.step])
         for run in runs
         for task, curve in run.curves.items()
-        for point in _choose_points(curve.points)
+        for point in _choose_highest_and_evenly_spread(curve.points)
     ]
 
 
-def _choose_points(points: Sequence[TaskAggregate]) -> list[TaskAggregate]:
+def _choose_highest_and_evenly_spread(points: Sequence[TaskAggregate]) -> list[TaskAggregate]:
     if len(points) <= MOST_CHECKPOINTS:
         return list(points)
     highest = max(range(len(points)), key=lambda index: points[index].mean)
@@ -72,7 +72,7 @@ def select_checkpoint_items(
     first of several samples; None: no checkpoint has scores by item. Raises StoreError: a file cannot be
     read."""
     tasks = list(dict.fromkeys(checkpoint.task for checkpoint in checkpoints))
-    by_task = [[(task, item) for item in _most_changed_items(task, runs)] for task in tasks]
+    by_task = [[(task, item) for item in _most_lost_and_gained_items(task, runs)] for task in tasks]
     turns = (key for turn in zip_longest(*by_task) for key in turn if key is not None)
     rows: list[ItemRow] = []
     details: list[ItemDetail] = []
@@ -101,7 +101,6 @@ def select_checkpoint_items(
 def _open_browsers(
     checkpoints: Sequence[ChosenCheckpoint], stack: ExitStack
 ) -> dict[str, dict[str, ItemBrowser]]:
-    """Open an item browser for each task and checkpoint name."""
     browsers: dict[str, dict[str, ItemBrowser]] = {}
     for checkpoint in checkpoints:
         samples = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}"))
@@ -111,11 +110,11 @@ def _open_browsers(
     return browsers
 
 
-def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
+def _most_lost_and_gained_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     """Return lost and gained items in turn, the largest changes first."""
     changes: dict[str, float] = {}
     for curve in (run.curves[task] for run in runs if task in run.curves):
-        for item, change in _score_change_by_item(curve).items():
+        for item, change in _first_to_last_change_by_item(curve).items():
             if abs(change) > abs(changes.get(item, 0.0)) or item not in changes:
                 changes[item] = change
     order = sorted(changes, key=changes.__getitem__)
@@ -123,7 +122,7 @@ def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     return list(dict.fromkeys(item for turn in turns for item in turn))[:_MOST_ITEMS]
 
 
-def _score_change_by_item(curve: TaskCurve) -> dict[str, float]:
+def _first_to_last_change_by_item(curve: TaskCurve) -> dict[str, float]:
     """Return each item's change from the first checkpoint to the last; 0 if one of them lacks it."""
     columns = [
         dict(zip(column.keys, column.values.tolist(), strict=True)) for column in curve.columns.values()
@@ -176,7 +175,7 @@ PAGE = "curves.html"
 _ITEM_BYTES = 900_000
 
 
-def write_curves(
+def write_curve_pictures_and_page(
     runs: Sequence[TrainingRun], comparison: SweepComparison, out: Path, error_bar: ErrorBar = "ci95"
 ) -> Iterator[Path]:
     """Write ``<task>.png`` and ``.svg``, ``all_tasks.png`` and ``.svg``, and ``curves.html``, replacing older
@@ -191,12 +190,12 @@ def write_curves(
 def write_sweep_page(
     runs: Sequence[TrainingRun], comparison: SweepComparison, file: Path, error_bar: ErrorBar = "ci95"
 ) -> None:
-    """Write the page of runs, with the items behind it; raises as `write_curves`."""
+    """Write the page of runs, with the items behind it; raises as `write_curve_pictures_and_page`."""
     checkpoints = choose_checkpoints(runs)
     with_items = {(checkpoint.task, checkpoint.name) for checkpoint in checkpoints}
     items = select_checkpoint_items(runs, checkpoints)
     report = training_report(runs, comparison, error_bar, with_items)
-    write_bytes_atomic(file, write_page(report, items=items))
+    write_bytes_atomic(file, make_page(report, items=items))
 
 
 class TrainingFiles(NamedTuple):
@@ -209,13 +208,13 @@ class TrainingFiles(NamedTuple):
     paths: list[Path]
 
 
-def aggregate_and_write_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
+def aggregate_and_write_sweep(out: Path, samples_by_task: Mapping[str, int]) -> TrainingFiles:
     """Aggregate the samples of all checkpoints in a sweep's folder, and write aggregates and curves;
-    ``expected``: number of samples by task. Raises as `write_curves`."""
-    aggregates = aggregate_all_checkpoints(out, expected)
+    raises as `write_curve_pictures_and_page`."""
+    aggregates = aggregate_all_checkpoints(out, samples_by_task)
     if not sum(len(write_aggregates(aggregate)) for aggregate in aggregates):
         return TrainingFiles(aggregates, None, None, [])
-    run = build_training_run(out.absolute().name or "run", out, aggregates, list(expected))
+    run = build_training_run(out.absolute().name or "run", out, aggregates, list(samples_by_task))
     comparison = compare_checkpoints([run])
-    paths = list(write_curves([run], comparison, out / "plots"))
+    paths = list(write_curve_pictures_and_page([run], comparison, out / "plots"))
     return TrainingFiles(aggregates, run, comparison, paths)

@@ -14,15 +14,15 @@ from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
     checkpoint_label,
-    list_peers,
     run_difference_sentence,
+    tied_steps_text,
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names
 from coeval.core.text import join_names, pluralize, warning_to_sentence
-from coeval.reports.chart_spec import (
+from coeval.reports.charts.chart_spec import (
     Spec,
     add_columns,
     chart_spec,
@@ -37,6 +37,7 @@ from coeval.reports.chart_spec import (
     scale_to_points,
     short_name_expression,
 )
+from coeval.reports.charts.plots import baseline_picture
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -48,8 +49,7 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.measure_table import metric_error_as_share, sample_cells
-from coeval.reports.plots import baseline_picture
+from coeval.reports.measure_table import mean_sem_cells, metric_error_as_share
 from coeval.store.output_folder import SWEEP
 
 # --- Which checkpoint to ship
@@ -66,7 +66,7 @@ def shipping_section(
 ) -> ReportSection:
     """Make the section of each task's best checkpoint and those tied with it, with the mean over tasks as a
     curve."""
-    pictures, tables = [], [best_checkpoints_table(comparison, with_items)]
+    pictures, tables = [], [best_by_task_table(comparison, with_items)]
     if comparison.changes:
         tables.append(last_steps_table(comparison))
     if comparison.overall:
@@ -79,7 +79,7 @@ def shipping_section(
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
-def best_checkpoints_table(
+def best_by_task_table(
     comparison: SweepComparison, with_items: Collection[tuple[str, str]] = ()
 ) -> ReportTable:
     """Make a row for each task, and one overall; tasks with items link to them."""
@@ -90,7 +90,7 @@ def best_checkpoints_table(
         if choice.task is not None and any(task == choice.task for task, _ in with_items):
             links[len(rows)] = urlencode({"task": choice.task})
         best = escape_line(checkpoint_label(choice.best, several=several))
-        tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
+        tied = escape_line(tied_steps_text(choice, several=several)) if choice.peers else "none"
         score = share_of_scale(choice.mean, choice.unit)
         rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
     columns = (
@@ -139,11 +139,11 @@ def _overall_means_table(comparison: SweepComparison) -> ReportTable:
 # --- Run against run
 
 
-def runs_sections(comparison: SweepComparison) -> Iterator[ReportSection]:
+def run_differences_section(comparison: SweepComparison) -> Iterator[ReportSection]:
     """Yield the section of runs' differences at equal steps from a chosen baseline; none for a single run."""
     if not comparison.differences:
         return
-    table = run_table(comparison)
+    table = runs_at_equal_steps_table(comparison)
     names = list(_short_run_names(comparison).values())
     better_by_baseline = dict.fromkeys(names, "the row's run")
     if len(names) == 2:
@@ -163,7 +163,7 @@ def _short_run_names(comparison: SweepComparison) -> dict[str, str]:
     return {run: short[escape_line(run)] for run in runs}
 
 
-def run_table(comparison: SweepComparison) -> ReportTable:
+def runs_at_equal_steps_table(comparison: SweepComparison) -> ReportTable:
     """Make a row for each difference of runs at equal steps and each of the two as the baseline."""
     short = _short_run_names(comparison)
     rows: list[tuple[Cell, ...]] = []
@@ -234,7 +234,7 @@ def training_report(
         or (Sentence("No checkpoints can be compared yet."),),
         sections=(
             *([shipping_section(comparison, labels, with_items)] if comparison.choices else []),
-            *runs_sections(comparison),
+            *run_differences_section(comparison),
             *(_task_section(task, runs, labels, error_bar, with_items) for task in tasks),
             *_notes_section(runs),
         ),
@@ -313,7 +313,6 @@ def _task_section(
 
 
 def _base_differences_table(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
-    """Compare each checkpoint with the base of its run."""
     better = [(label, gain) for label, curve in curves if (gain := curve.first_better) is not None]
     names = [(escape_line(label), f"{step} − {gain.base}") for label, gain in better for step in gain.gaps]
     table = ReportTable(f"since-{task}", "Since the base", make_columns("Run", "Steps"), tuple(names))
@@ -349,7 +348,7 @@ def _checkpoint_rows(
     rows: list[tuple[Cell, ...]] = []
     for run, point in _task_points(task, runs):
         figures = (
-            *sample_cells(point, _error_interval(point, error_bar)),
+            *mean_sem_cells(point, _error_interval(point, error_bar)),
             metric_error_as_share(point.std, point.unit),
         )
         name = checkpoint_name(run.label, point.step, labels)
@@ -411,7 +410,7 @@ class _LineEnds(NamedTuple):
 def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
     """Draw the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
     mark. ``title`` is that of the axis."""
-    lines = _lay_out_lines(table, _HEIGHT)
+    lines = _find_line_ends_and_name_heights(table, _HEIGHT)
     layers = _curve_layers(runs, lines, title, next(iter(lines.ends.values()), None))
     return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
@@ -419,7 +418,7 @@ def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """Draw a small plot for each task, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": short_name_expression(tasks, 40), "labelLimit": 0}
-    layers = _curve_layers(runs, _lay_out_lines(table, _CELL["height"]))
+    layers = _curve_layers(runs, _find_line_ends_and_name_heights(table, _CELL["height"]))
     return {
         "data": {"name": table.name},
         "transform": [*_POINTS],
@@ -430,9 +429,9 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
     }
 
 
-def _lay_out_lines(table: ReportTable, height: float) -> _LineEnds:
+def _find_line_ends_and_name_heights(table: ReportTable, height: float) -> _LineEnds:
     """Compute where lines end, and where their names go without touching."""
-    rows = [row for row in table.to_dicts() if row["mean"] is not None]
+    rows = [row for row in table.to_flat_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
     at_end: dict[tuple[str, str], float] = {}
     reach: dict[str, list[float]] = {}
@@ -489,7 +488,7 @@ def _curve_layers(
     """Return the layers of curves; ``title``, ``ends``: of the axis of means, by default from the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
-    dashed, marked = _run_channels(runs, legend)
+    dashed, marked = _line_and_mark_channels(runs, legend)
     ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
     fitted = {"zero": False, "nice": False}
     x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
@@ -508,7 +507,7 @@ def _curve_layers(
         make_layer("point", point | {"opacity": fill_opacity("datum.comparable")}, filled=True),
     ]
     if len(runs) > 1:
-        step, name_position = _line_end_expressions(lines, runs)
+        step, name_position = _last_step_and_name_height_expressions(lines, runs)
         name_text = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
         ended = (
             *add_columns(end=step, name_at=name_position),
@@ -522,7 +521,7 @@ def _curve_layers(
     return layers
 
 
-def _run_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
+def _line_and_mark_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
     """Return channels that tell runs apart: of lines, and of the marks on them."""
     if legend is None:
         return {}, {"size": {"value": _SIZES[1]}}
@@ -536,7 +535,7 @@ def _run_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]
     return {"strokeDash": by_run("N", _DASHES)}, marked
 
 
-def _line_end_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
+def _last_step_and_name_height_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Return expressions of a row's line: its last step, and the height of its name."""
     tasks = list(lines.ends)
     keys = [(task, escape_line(run)) for task in tasks for run in runs]

@@ -70,13 +70,13 @@ def parse_rubric_factors(text: str) -> list[str]:
     return list(dict.fromkeys(reversed(names)))
 
 
-def _perceive_quality(ask: SimulatedAsk, text: str, eye: str, unstated: Callable[[str], float]) -> float:
+def _perceive_quality(ask: SimulatedAsk, text: str, draw: str, unstated: Callable[[str], float]) -> float:
     """Return a text's quality as this judge perceives it: the stated one (or what ``unstated`` gives), less
-    its severity, plus its error, which the draw ``eye`` names, and its bias."""
+    its severity, plus its error, which the draw of this name gives, and its bias."""
     stated, traits = read_answer_mark(text), ask.traits
     quality = stated.quality if stated else unstated(text)
     related = stated is not None and stated.family.casefold() == traits.family.casefold()
-    return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
+    return quality - traits.severity + traits.noise * ask.draws.normal(draw) + traits.family_bias * related
 
 
 def _arbitrary_quality(text: str) -> float:
@@ -85,7 +85,6 @@ def _arbitrary_quality(text: str) -> float:
 
 
 def _hash_to_share(text: str) -> float:
-    """Hash a text to a number from 0 to 1."""
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
@@ -132,7 +131,7 @@ def _parse_named_levels(text: str) -> tuple[Any, ...]:
 
 def _choose_level(ask: SimulatedAsk, perceived: float, factor: str, levels: Sequence[Any]) -> Any:
     """Cut the scale from 0 to 1 into as many equal parts as there are levels, from worst to best."""
-    if ask.traits.gullible and _is_best_level_ordered(ask.text):
+    if ask.traits.gullible and _demands_best_level(ask.text):
         return levels[-1]
     worth = perceived + FACTOR_SPREAD * ask.draws.normal(f"factor {factor}")
     return levels[min(max(math.floor(worth * len(levels)), 0), len(levels) - 1)]
@@ -142,7 +141,7 @@ _END_OF_ANSWER = "</answer_to_score>"
 _ORDER = re.compile(r"\baward the best level\b", re.IGNORECASE)
 
 
-def _is_best_level_ordered(text: str) -> bool:
+def _demands_best_level(text: str) -> bool:
     """Check whether the template's own text orders the best level: behind the answer's block, if any."""
     _, end, behind = text.partition(_END_OF_ANSWER)
     return _ORDER.search(behind if end else text) is not None
@@ -173,9 +172,8 @@ _ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
 _POINTS = re.compile(r"\[(-?\d+(?:\.\d+)?)\]")
 
 
-def grade_criterion(ask: SimulatedAsk) -> Reply:
-    """Grade a criterion from 1 to 10."""
-    answer = _cut_between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
+def grade_1_to_10(ask: SimulatedAsk) -> Reply:
+    answer = _cut_between_or_to_end(ask.text, "** Response **", "Provide your evaluation", last_end=True)
     worth = _perceive_quality(
         ask, answer, "answer", _middling_arbitrary_quality
     ) + CRITERION_SPREAD * ask.draws.normal("criterion")
@@ -184,8 +182,8 @@ def grade_criterion(ask: SimulatedAsk) -> Reply:
 
 def grade_rubric_item(ask: SimulatedAsk) -> Reply:
     """Grade a rubric item: a better answer meets more of the good ones and fewer of the bad."""
-    conversation = _cut_between(ask.text, "# Conversation", "# Rubric item", last_end=True)
-    points = _POINTS.search(_cut_between(ask.text, "# Rubric item", "# Instructions"))
+    conversation = _cut_between_or_to_end(ask.text, "# Conversation", "# Rubric item", last_end=True)
+    points = _POINTS.search(_cut_between_or_to_end(ask.text, "# Rubric item", "# Instructions"))
     perceived = _perceive_quality(ask, conversation, "answer", _middling_arbitrary_quality)
     is_bad = points is not None and float(points[1]) < 0
     met = ask.draws.uniform("met") < (BAD_SHARE * (1 - perceived) if is_bad else perceived)
@@ -194,7 +192,7 @@ def grade_rubric_item(ask: SimulatedAsk) -> Reply:
 
 def compare_assistants(ask: SimulatedAsk) -> Reply:
     """Write some reasoning and one of the five verdicts."""
-    first = _cut_between(
+    first = _cut_between_or_to_end(
         ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>"
     )
     rest = ask.text.partition("<|The Start of Assistant B's Answer|>")[2]
@@ -210,7 +208,7 @@ def compare_assistants(ask: SimulatedAsk) -> Reply:
 
 def compare_pair(ask: SimulatedAsk) -> Reply:
     """Prefer the answer that looks better, or neither, with a reason where one is asked for."""
-    first = _cut_between(ask.text, "<answer_a>", "</answer_a>\n\n<answer_b>", last_end=True)
+    first = _cut_between_or_to_end(ask.text, "<answer_a>", "</answer_a>\n\n<answer_b>", last_end=True)
     _, _, rest = ask.text.rpartition("</answer_a>\n\n<answer_b>")
     gap = _compare_answers(ask, first, rest.rpartition("</answer_b>")[0])
     verdict = "tie" if abs(gap) < SLIGHTLY_FROM else "A" if gap > 0 else "B"
@@ -222,7 +220,7 @@ def choose_output(ask: SimulatedAsk) -> Reply:
     """Choose ``m`` or ``M``, with the probabilities of both and of other tokens."""
     _, _, outputs = ask.text.partition('"model_identifier": "m"')
     first, _, second = outputs.partition('"model_identifier": "M"')
-    first, second = (_cut_between(part, QUOTES, QUOTES, last_end=True) for part in (first, second))
+    first, second = (_cut_between_or_to_end(part, QUOTES, QUOTES, last_end=True) for part in (first, second))
     odds = PREFERENCE_STEEPNESS * _compare_answers(ask, first, second)
     chance = 1 / (1 + math.exp(-odds))
     # Neither identifier is less likely than both, as with judges in earnest.
@@ -251,7 +249,7 @@ def _middling_arbitrary_quality(part: str) -> float:
     return 0.4 + 0.2 * _hash_to_share(answer)
 
 
-def _cut_between(text: str, start: str, end: str, *, last_end: bool = False) -> str:
+def _cut_between_or_to_end(text: str, start: str, end: str, *, last_end: bool = False) -> str:
     """Return the text between ``start`` and ``end``; the last ``end`` if the text may itself hold one."""
     _, _, rest = text.partition(start)
     head_and_mark = rest.rpartition(end) if last_end else rest.partition(end)
@@ -388,7 +386,7 @@ _TWO_OUTPUTS = tuple(f'"model_identifier": "{name}"' for name in "mM")
 PARTS: tuple[FormPart, ...] = (
     # WritingBench, HealthBench, Arena-Hard, AlpacaEval, and a run's comparison of two answers.
     FormPart(
-        "criterion_grade", _make_containment_test('"score"', '"reason"', "** Response **"), grade_criterion
+        "criterion_grade", _make_containment_test('"score"', '"reason"', "** Response **"), grade_1_to_10
     ),
     FormPart(
         "rubric_item_grade",
@@ -420,7 +418,6 @@ _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
 def choose_player(ask: SimulatedAsk) -> Player:
-    """Choose the player of a request."""
     if ask.labels:
         return answer_labels
     if ask.schema is not None:

@@ -220,7 +220,6 @@ read_chat = make_decoder(ChatBody)
 
 
 def make_chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:
-    """Make the whole answer, ``object: chat.completion``."""
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": completion.text, "refusal": None},
@@ -298,7 +297,8 @@ def make_app(
     ``Authorization: Bearer KEY`` get 401; with ``rate_limit_every=N`` each Nth request for an answer gets
     429 and ``Retry-After: 1``; one with the header ``x-simulate-status: 4xx or 5xx`` gets that status."""
     handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
-    middlewares = [_answer_errors_as_openai, *([_make_key_check(api_key)] if api_key is not None else [])]
+    key_check = [_make_key_check(api_key)] if api_key is not None else []
+    middlewares = [_refuse_hosts_and_answer_errors, *key_check]
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
     app.router.add_post("/v1/chat/completions", handlers.chat)
     app.router.add_get("/v1/models", handlers.models)
@@ -315,7 +315,7 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
     with suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-    logging.getLogger("aiohttp.server").addFilter(_is_server_error)
+    logging.getLogger("aiohttp.server").addFilter(_is_no_client_error)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -326,14 +326,14 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
         await runner.cleanup()
 
 
-def _is_server_error(record: logging.LogRecord) -> bool:
+def _is_no_client_error(record: logging.LogRecord) -> bool:
     """Check whether a log record is worth showing: a client that speaks no HTTP has been told already."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 @web.middleware
-async def _answer_errors_as_openai(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _refuse_hosts_and_answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every error as OpenAI writes it, the router's own included."""
     if not _is_this_machine(request.host):
         reason = "simulated models are served under the names of this machine only"
@@ -362,7 +362,7 @@ def _make_key_check(api_key: str) -> Middleware:
     expected = f"Bearer {api_key}".encode()
 
     @web.middleware
-    async def check_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def check_key_unless_health(request: web.Request, handler: Handler) -> web.StreamResponse:
         authorization = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if request.path != "/health" and not hmac.compare_digest(authorization, expected):
             raise Refusal(
@@ -372,7 +372,7 @@ def _make_key_check(api_key: str) -> Middleware:
             )
         return await handler(request)
 
-    return check_key
+    return check_key_unless_health
 
 
 def _is_this_machine(host: str) -> bool:

@@ -91,7 +91,7 @@ def _read_number(match: _DemandMatch) -> int:
     return min(_LARGEST, int(text) if text.isdecimal() else _NUMBERS.index(text))
 
 
-def _make_word_change(*, met: bool) -> _Change:
+def _make_word_count_change(*, met: bool) -> _Change:
     """Write so many sentences that a demand on the number of words is met, or missed."""
 
     def change(draft: _AnswerDraft, match: _DemandMatch) -> None:
@@ -135,8 +135,8 @@ _DEMANDS: tuple[_Demand, ...] = (
         r"(?P<limit>(?<!no )(?<!not )\b(?:(?:less|fewer|no more|not more) than|at most|under|below|within"
         r"|up to|exceed\w*|limit\w*|max\w*)\s+(?:\w+\s+){0,3}?)?"
         rf"{_N}[- ]?words?\b(?P<or_fewer> or (?:less|fewer))?",
-        _make_word_change(met=True),
-        _make_word_change(met=False),
+        _make_word_count_change(met=True),
+        _make_word_count_change(met=False),
     ),
     _Demand("bullets", "bullet", rf"{_N} (?:\w+ )?bullet", _set_bullets),
     _Demand(
@@ -172,7 +172,6 @@ _DEMANDS: tuple[_Demand, ...] = (
 
 
 def _apply_demands(draft: _AnswerDraft, prompt: str, quality: float) -> None:
-    """Apply each demand of the prompt to the draft."""
     lowered = prompt.lower()
     for demand in _DEMANDS:
         cued = any(cue in lowered for cue in demand.cues.split("|"))

@@ -84,14 +84,14 @@ def parse_traits(spec: ModelSpec) -> Traits:
     if not isinstance(family, str) or not family:
         raise UsageError(f"simulated model {spec.name}: family must be a name; it is {family!r}")
     numbers = {
-        option: _check_number(spec.name, option, value)
+        option: _check_option_and_number(spec.name, option, value)
         for option, value in spec.options.items()
         if option != "family"
     }
     return Traits(family=family, **numbers)
 
 
-def _check_number(model: str, option: str, value: Any) -> float:
+def _check_option_and_number(model: str, option: str, value: Any) -> float:
     if option not in RANGES:
         options = [*RANGES, "family"]
         close = get_close_matches(option, options, n=1)

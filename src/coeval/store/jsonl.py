@@ -205,7 +205,6 @@ def is_torn_json_line(line: bytes) -> bool:
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut a torn last line off a JSONL file."""
     torn = read_torn_tail(path)
     if not torn:
         return
@@ -293,7 +292,7 @@ def read_line_or_block(path: Path, offset: int, block_bytes: int | None = None) 
         raise store_error("read", path, error) from error
 
 
-def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
+def set_lines_and_torn_tail_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     """Move the lines at these offsets, and a torn last line, to another JSONL file; others stay byte for
     byte. Both files are whole on disk before ``path`` is replaced: a crash leaves it as it was, or mended."""
     try:
@@ -330,8 +329,8 @@ class Appender:
         except OSError as error:
             raise store_error("open", path, error) from error
 
-    def append(self, record: msgspec.Struct) -> int:
-        """Append a record as a line, or cut the file back and raise StoreError; return the unsynced lines."""
+    def append(self, record: msgspec.Struct) -> None:
+        """Append a record as a line, or cut the file back and raise StoreError."""
         if self._torn is not None:
             raise self._torn
         line = _ENCODER.encode(record) + b"\n"
@@ -347,7 +346,6 @@ class Appender:
             raise refusal from error
         self._size += written
         self._appended += 1
-        return self._appended - self._synced
 
     def _cut_back(self, refusal: StoreError) -> None:
         """Take a part of a line off again; where that fails too, nothing may be appended to it."""
@@ -443,7 +441,8 @@ class Journal:
         if file is None or file.path is not path:
             file = self._latest = self._files.pop(path, None) or self._open_after_cutting_torn_tail(path)
             self._files[path] = file  # most recently used last
-        if file.append(record) >= SYNC_RECORDS:
+        file.append(record)
+        if file.unsynced >= SYNC_RECORDS:
             self._due.set()
 
     def _open_after_cutting_torn_tail(self, path: Path) -> Appender:

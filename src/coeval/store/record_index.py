@@ -75,18 +75,18 @@ class RecordFiles:
     def _read_groups(
         self,
         paths: Iterable[Path],
-        without: Mapping[Path, Collection[int]],
-        instead: Mapping[Path, list[bytes]],
+        left_out_offsets: Mapping[Path, Collection[int]],
+        lines_by_path: Mapping[Path, list[bytes]],
     ) -> Iterator[tuple[int, list[bytes], Collection[int]]]:
         """Yield the position of a group's first line, the lines, and the offsets to leave out."""
         for path in paths:
             number = len(self._paths)
             self._paths.append(path)
             self._absolute_paths.append(path.absolute())
-            groups, left_out = read_line_groups(path), without.get(path, ())
-            if path in instead:
-                groups, left_out = _group_lines(instead[path]), ()
-                self._blocks[number] = 0, b"".join(instead[path])
+            groups, left_out = read_line_groups(path), left_out_offsets.get(path, ())
+            if path in lines_by_path:
+                groups, left_out = _group_lines(lines_by_path[path]), ()
+                self._blocks[number] = 0, b"".join(lines_by_path[path])
             for offset, texts in groups:
                 yield (number << OFFSET_BITS) + offset, texts, left_out
 
@@ -137,7 +137,7 @@ class RecordFiles:
         )
 
     def forget_replacements(self) -> None:
-        """Forget the lines that were read ``instead``: the files hold them now."""
+        """Forget the ``lines_by_path``: the files hold them now."""
         self._blocks.clear()
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
@@ -256,11 +256,11 @@ class Index(Generic[EntryT]):
         paths: Iterable[Path],
         part: type[PartT],
         make_entry: Callable[[PartT], EntryT],
-        without: Mapping[Path, Collection[int]] = NOTHING,
+        left_out_offsets: Mapping[Path, Collection[int]] = NOTHING,
     ) -> None:
-        """Read files: ``note`` makes an entry of the decoded part of each record that counts."""
+        """Read files: ``make_entry`` makes an entry of the decoded part of each record that counts."""
         column = self._column
-        for position, record in self._files.read_parts(paths, part, without):
+        for position, record in self._files.read_parts(paths, part, left_out_offsets):
             try:
                 if not column.keeps_good_entry(record.id, record):
                     column.put(record.id, make_entry(record), position)
@@ -465,7 +465,6 @@ def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
 
 
 def subtract_usage(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
-    """Subtract ``part`` from ``whole``."""
     return {
         name: Usage(
             max(0, usage.input_tokens - part[name].input_tokens),

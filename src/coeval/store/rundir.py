@@ -222,7 +222,6 @@ RECORD_FILES = ("data_generation", "response_collection", "evaluation", PAIRS)
 
 
 def phase_of_kind(kind: str) -> str:
-    """Return the phase that a kind of record files belongs to."""
     return "evaluation" if kind == PAIRS else kind
 
 

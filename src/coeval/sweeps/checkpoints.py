@@ -167,7 +167,7 @@ def why_submitted_not_servable(checkpoint: Checkpoint, *, to_merge: bool = False
     return "" if lacking is None else f"{folder} cannot be served: {lacking}"
 
 
-def last_write_time(folder: Path) -> float:
+def last_write_epoch_s(folder: Path) -> float:
     """Return when a checkpoint's newest file was written, in seconds since 1970; 0 for a model at a hub."""
     try:
         return max((entry.stat().st_mtime for entry in folder.iterdir()), default=0.0)

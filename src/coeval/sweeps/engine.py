@@ -72,7 +72,7 @@ class SweepEngine(ABC):
         """Release what the engine holds. No worker runs any more."""
 
 
-def worker_command(folder: Path | None) -> tuple[str, ...]:
+def make_worker_command(folder: Path | None) -> tuple[str, ...]:
     """Return the command of a worker's process, by this interpreter. None: it runs one worker after another,
     named on its standard input, and ends with that pipe."""
     return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
@@ -121,7 +121,7 @@ def make_run_arguments(
     """Return the arguments of `run_worker_command`; ``key_variable`` holds the tested model's key."""
     passed = {name: environment[name] for name in (*PASSED_ON, key_variable) if name in environment}
     folder = worker.folder.resolve()
-    return worker_command(folder), str(folder / WORKER_LOG), str(Path.cwd()), passed
+    return make_worker_command(folder), str(folder / WORKER_LOG), str(Path.cwd()), passed
 
 
 def run_worker_command(command: Sequence[str], log: str, cwd: str, environment: Mapping[str, str]) -> int:
@@ -212,7 +212,7 @@ class LocalEngine(SweepEngine):
         replace_worker_files(worker)
         process = self._kept.pop(slot.number, None)
         if process is None or process.returncode is not None:
-            command = worker_command(None if self._keeps else worker.folder)
+            command = make_worker_command(None if self._keeps else worker.folder)
             log = worker.folder / WORKER_LOG  # of what is written before the worker has opened it
             stdout = PIPE if self._keeps else DEVNULL
             process = await start_process(command, log, self._environment, stdout=stdout)

@@ -211,7 +211,7 @@ class Guard:
     def supervise_until_group_ends(self) -> int:
         """Wait for the end of the server or of the lifeline, and end the group; return the server's exit
         code."""
-        while not (self._ending or self._has_ended()):
+        while not (self._ending or self._has_server_ended()):
             self._log_output_and_watch_lifeline(LOOK_S)
         _tell_worker("down")
         for seconds in end_group(self._server.pid, self._list_remaining, self._launch.grace_s):
@@ -221,7 +221,7 @@ class Guard:
                 break
         return self._server.poll() or 0
 
-    def _has_ended(self) -> bool:
+    def _has_server_ended(self) -> bool:
         """Check without waiting for the process: until the group has ended, its number must not be given to
         others."""
         if sys.platform == "darwin":

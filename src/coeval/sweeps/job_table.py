@@ -21,7 +21,7 @@ from coeval.core.foreign import make_decoder
 from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, list_task_folders
 from coeval.store.rundir import utc_now
-from coeval.sweeps.checkpoints import Checkpoint, last_write_time
+from coeval.sweeps.checkpoints import Checkpoint, last_write_epoch_s
 from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, shard_name, sweep_folder
 
 # --- Job journal: ``OUT/sweep/jobs.jsonl``
@@ -171,7 +171,7 @@ class JobTable:
                 n_jobs += bool(lines) and all(line.settings != settings for line in lines)
         return n_jobs
 
-    def find_newer_than_their_jobs(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+    def find_newer_than_first_job(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
         """Find checkpoints with files newer than their first job: they may not be the ones that answered."""
         first: dict[int, str] = {}
         answered = (line for lines in self._answered.values() for line in lines.values())
@@ -181,7 +181,7 @@ class JobTable:
             checkpoint
             for checkpoint in checkpoints
             if (at := first.get(checkpoint.step)) is not None
-            and last_write_time(Path(checkpoint.path))
+            and last_write_epoch_s(Path(checkpoint.path))
             > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
         ]
 

@@ -222,7 +222,7 @@ class Scheduler:
         """Leave the workers' work once the engine is lost, and have the rest judged."""
         why = await self._engine.wait_until_lost()
         if not self._no_worker_to_come():
-            self._leave_rest(f"{why}; the same command continues", self._running)
+            self._leave_waiting_workers(f"{why}; the same command continues", self._running)
         self._watching = False
         for task in tasks:
             task.cancel()
@@ -263,7 +263,7 @@ class Scheduler:
 
     async def _run_slot(self, slot: WorkerSlot) -> None:
         """Run workers in a slot until there are none; then its GPUs are free, while others are judged."""
-        while (due := await self._wait_for_due(self._workers, self._no_worker_to_come)) is not None:
+        while (due := await self._take_next_due(self._workers, self._no_worker_to_come)) is not None:
             self._running += 1
             try:
                 await self._run_worker(due, slot)
@@ -272,7 +272,9 @@ class Scheduler:
                 self._notify()
         await self._engine.free_slot(slot)
 
-    async def _wait_for_due(self, waiting: deque[_DueT], nothing_to_come: Callable[[], bool]) -> _DueT | None:
+    async def _take_next_due(
+        self, waiting: deque[_DueT], nothing_to_come: Callable[[], bool]
+    ) -> _DueT | None:
         """Wait for the first of these that may begin, and take it out; None: there will be none."""
         while not self._stopping:
             now = asyncio.get_running_loop().time()
@@ -309,7 +311,7 @@ class Scheduler:
             self._record_whole_tasks(due, result)
         if result.end == "done":
             self._answered += 1
-            self._end_worker(due)
+            self._count_end_and_queue_after_last(due)
         elif result.end == "refused" and not self._answered:
             raise WindowExceeded(result.problem)
         elif not self._stopping:
@@ -350,13 +352,13 @@ class Scheduler:
         progress = read_progress(worker.folder)
         weight = 2 if result.end == "server_failed" else 1  # the worker has started it several times
         weight = weight if result.again else due.attempts.most
-        due.attempts.record_short_end(progress.done if progress is not None else 0, weight)
+        due.attempts.record_early_end(progress.done if progress is not None else 0, weight)
         if due.attempts.exhausted:
             self.board.unavailable = not self._answered and result.end == "server_failed"
             self._given_up += 1
             self._give_up(due, worker.name, problem)
             if self._given_up >= HOPELESS and not self._answered and self._workers:
-                self._leave_rest("all of the first failed; fix what they report and start again")
+                self._leave_waiting_workers("all of the first failed; fix what they report and start again")
             return
         self.board.add_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)
@@ -367,16 +369,16 @@ class Scheduler:
                 if not self._table.has_asked_all(due.checkpoint, self._tasks[task], run):
                     self._record_failure(due.checkpoint, self._tasks[task], run, problem)
         self.board.add_problem(name, problem, given_up=True)
-        self._end_worker(due)
+        self._count_end_and_queue_after_last(due)
 
-    def _leave_rest(self, why: str, running: int = 0) -> None:
-        count = len(self._workers) + running
+    def _leave_waiting_workers(self, why: str, also_running: int = 0) -> None:
+        count = len(self._workers) + also_running
         work = f"{count:,} more" if count else "later checkpoints"
         self.board.add_problem(work, f"left, since {why}", given_up=True)
         self.board.left += count or 1
         self._workers.clear()
 
-    def _end_worker(self, due: WorkerDue) -> None:
+    def _count_end_and_queue_after_last(self, due: WorkerDue) -> None:
         self.board.workers_ended += 1
         self._open_workers[due.checkpoint.step] -= 1
         if not self._open_workers[due.checkpoint.step]:
@@ -408,7 +410,6 @@ class Scheduler:
         self._notify()
 
     def _list_conclusions_to_make(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
-        """List the conclusions that this start of the sweep makes."""
         tasks = ((self._tasks[name], runs) for name, runs in owed.conclusions.items())
         return [
             ConclusionDue(checkpoint, task, runs)
@@ -417,11 +418,11 @@ class Scheduler:
         ]
 
     async def _conclude_all_due(self) -> None:
-        while (due := await self._wait_for_due(self._conclusions, self._no_conclusion_to_come)) is not None:
+        while (due := await self._take_next_due(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
             self.board.judging.append(due.name)
             try:
-                evaluation = self._sweep.make_conclusion(due.checkpoint, due.task.task, due.runs)
+                evaluation = self._sweep.make_concluding_evaluation(due.checkpoint, due.task.task, due.runs)
                 concluded = await self._judge_worker.conclude(due.name, evaluation)
                 self._record_concluded_and_retry_rest(due, concluded)
             finally:
@@ -452,7 +453,7 @@ class Scheduler:
             return
         if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
             due.attempts.most = WORKER_ATTEMPTS
-        due.attempts.record_short_end(len(ended))
+        due.attempts.record_early_end(len(ended))
         given_up = due.attempts.exhausted or concluded.refused
         self.board.add_problem(due.name, concluded.problem, given_up=given_up)
         if given_up:

@@ -138,7 +138,7 @@ class ServerCommand:
         """Fill the placeholders with these values; return the command's words. Raises UsageError: a value
         would be read as code, since a shell or the like reads the word around it."""
         return tuple(
-            _fill_word_safely(word, values, self.flag, is_code=_is_read_as_code(word, self.words[:number]))
+            _fill_or_refuse_word(word, values, self.flag, is_code=_is_read_as_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
         )
 
@@ -155,7 +155,7 @@ def _program_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _fill_word_safely(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
+def _fill_or_refuse_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
     def fill_placeholder(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"

@@ -91,7 +91,7 @@ class ServerLog:
         """Return the last line that names an error; empty if none does, as after a kill."""
         return next((line.strip() for line in reversed(self.last_lines()) if _ERROR.search(line)), "")
 
-    def lasting_error(self) -> str:
+    def lasting_error_without_numbers(self) -> str:
         """Return the error's line without its numbers, which differ between starts; empty if another start
         may succeed."""
         if _PASSING.search(" ".join(self.last_lines())):

@@ -191,13 +191,13 @@ class ServerProcess:
             self.record, group=int(pid), started=running_process_start_time(int(pid)) or "", output=output
         )
         self.record.write(self._folder)
-        self._reported = asyncio.create_task(self._follow_guard())
+        self._reported = asyncio.create_task(self._follow_guard_and_end_rest())
 
     async def _read_guard_line(self) -> str:
         stdout = self._guard.stdout
         return "" if stdout is None else (await stdout.readline()).decode(errors="replace").strip()
 
-    async def _follow_guard(self) -> None:
+    async def _follow_guard_and_end_rest(self) -> None:
         """Wait for the server's end; end it if the guard ended before it."""
         await self._read_guard_line()
         self.down.set()

@@ -113,7 +113,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         shaped = self._make_checkpoint_evaluation(checkpoint, samples)
         return msgspec.structs.replace(shaped, mode="all" if shaped.judge is not None else "inference")
 
-    def make_conclusion(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
+    def make_concluding_evaluation(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
         shaped = self._make_checkpoint_evaluation(checkpoint, {task: runs})
         account = self.own_folder / ACCOUNTS / checkpoint.name / task.replace("/", "_")
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
@@ -244,17 +244,17 @@ def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         label, judged = own_run.label, own_run.is_judged
     requested = {
         "coeval": __version__,
-        "model": _output_fields(evaluation.tested),
+        "model": _select_fields_shaping_output(evaluation.tested),
         "sampling": evaluation.sampling.to_dict(),
         "droppable": evaluation.droppable,
         "seed": evaluation.seed,
         "task": request.name,
         "max_examples": request.max_examples,
         "options": {name: str(value) for name, value in request.options.items()},
-        "files": _stamp_own_files(request),
+        "files": _stamp_user_files(request),
     }
     judging = {
-        "model": _output_fields(evaluation.judge),
+        "model": _select_fields_shaping_output(evaluation.judge),
         "name": evaluation.judge and evaluation.judge.model,
         "sampling": evaluation.judge_sampling.to_dict(),
     }
@@ -268,14 +268,14 @@ def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     )
 
 
-def _output_fields(spec: ModelSpec | None) -> Mapping[str, Any] | None:
+def _select_fields_shaping_output(spec: ModelSpec | None) -> Mapping[str, Any] | None:
     """Return what shapes a model's words; its name goes with the checkpoint, its address with the slot."""
     if spec is None:
         return None
     return {"interface": spec.interface, "options": spec.options, "extra_body": spec.extra_body}
 
 
-def _stamp_own_files(request: TaskRequest) -> list[tuple[str, int, int]]:
+def _stamp_user_files(request: TaskRequest) -> list[tuple[str, int, int]]:
     options = [value for value in request.options.values() if isinstance(value, Path)]
     paths = [*request.given.values(), *options]
     if request.name.startswith(PREFIX):
@@ -300,7 +300,7 @@ class Attempts:
     reached: int = 0
     not_before: float = 0.0
 
-    def record_short_end(self, reached: int, weight: int = 1) -> None:
+    def record_early_end(self, reached: int, weight: int = 1) -> None:
         """Record an attempt that ended early at ``reached``; it counts as ``weight``."""
         if reached > self.reached:
             self.fruitless = 0

@@ -68,7 +68,7 @@ def _make_checkpoint(step: int, path: str) -> Checkpoint:
     return Checkpoint(step=step, path=str(Path(path).absolute()) if Path(path).is_dir() else path)
 
 
-def make_watch(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWatch | None:
+def make_watch_if_asked(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWatch | None:
     if not settings.watch:
         if settings.until_step is not None:
             raise UsageError(f"{spell('until_step')} says when {spell('watch')} ends; give that too")
@@ -165,7 +165,7 @@ def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
     )
     places, plan = locate_checkpoints(settings), make_plan_without_checkpoints(sweep, judges=settings.judge)
-    return SweepRequest(settings, keys, sweep, plan, places, make_watch(settings, places))
+    return SweepRequest(settings, keys, sweep, plan, places, make_watch_if_asked(settings, places))
 
 
 def _make_evaluation(

@@ -105,7 +105,7 @@ def open_sweep(
         async def run(interrupt: asyncio.Event) -> None:
             try:
                 if board.workers or request.watch is not None:
-                    await _probe_any_judge(request, watcher, interrupt)
+                    await _probe_needed_judge(request, watcher, interrupt)
                 await scheduler.run(interrupt, request.watch)
             except BaseExceptionGroup as group:
                 raise next(find_own_errors(group), group) from None
@@ -150,7 +150,7 @@ class _Told(Unwatched):
         self.warn = watcher.warn  # type: ignore[method-assign]
 
 
-async def _probe_any_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
+async def _probe_needed_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
     """Probe the judge before a server starts: GPUs must not be kept busy with what nobody can judge. Raises
     ModelUnavailable: it does not answer."""
     sweep, judge = request.sweep, request.sweep.evaluation.judge
@@ -182,7 +182,7 @@ def should_draw_results(request: SweepRequest, board: SweepBoard) -> bool:
 
 def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
     """Explain what becomes of earlier answers if settings, or files of checkpoints, have changed since."""
-    for checkpoint in table.find_newer_than_their_jobs(checkpoints):
+    for checkpoint in table.find_newer_than_first_job(checkpoints):
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
             f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "

@@ -238,7 +238,7 @@ class WorkerCount:
             return None, None
         return (output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
 
-    def count_answered(self) -> tuple[TaskAnswered, ...]:
+    def count_answered_by_task(self) -> tuple[TaskAnswered, ...]:
         answered = []
         for run in self.task_runs:
             counts = {"prompts": len(run.items), "answers": sum(map(is_good, run.answers.values()))}

@@ -181,13 +181,13 @@ class KeptServer:
             return False
         server.count.state = "starting"
         try:
-            swapping = self._swap_if_proven(held.adapter, server.server)
+            swapping = self._prove_then_swap(held.adapter, server.server)
             return await await_unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
             return False
 
-    async def _swap_if_proven(self, adapter: ServedAdapter, after: Server) -> bool:
+    async def _prove_then_swap(self, adapter: ServedAdapter, after: Server) -> bool:
         """Swap if this server is known to do so correctly; its first swap is to an adapter that an earlier
         server loaded first. Raises SwapDoubted: it may hold anything."""
         if adapter.loads and not adapter.is_proven:
@@ -204,7 +204,6 @@ class KeptServer:
         return True
 
     def _remember_cold_answers_if_first(self, adapter: ServedAdapter) -> None:
-        """Record the answers of an adapter that was the first in its server."""
         if adapter.loads == 1:
             self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
 
@@ -226,7 +225,7 @@ LONGEST_WAIT_S = 120.0
 HELD_BY_OTHERS_S = 60.0
 
 
-async def run_worker(
+async def run_worker_and_write_result(
     worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None = None
 ) -> WorkerResult:
     """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; cancelling kills its
@@ -245,7 +244,7 @@ async def run_worker(
         finally:
             result = msgspec.structs.replace(
                 result,
-                tasks=run.count.count_answered(),
+                tasks=run.count.count_answered_by_task(),
                 problem=run.server_log.redact(result.problem),
                 starts=run.count.starts,
             )
@@ -345,7 +344,7 @@ class _WorkerRun:
             log.warning("%s", problem)
             if self._interrupt.is_set():
                 return WorkerResult(end="interrupted")
-            words = "" if came_up else self.server_log.lasting_error()
+            words = "" if came_up else self.server_log.lasting_error_without_numbers()
             problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
                 raise problem
@@ -452,7 +451,6 @@ class _WorkerRun:
 
 
 async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, at most this long; return whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

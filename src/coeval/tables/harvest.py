@@ -134,7 +134,7 @@ class Harvest:
             name = f" of {Path(self.files[file].path).name}" if file < len(self.files) else ""
             raise Misfit(f"the id {item_id} is on line {first_line}{name} already")
 
-    def describe_gaps(self, selection: Selection) -> Iterator[str]:
+    def describe_few_or_partial_items(self, selection: Selection) -> Iterator[str]:
         """Say if the items are fewer than the sample, or how many lack a reference or an attribute."""
         if (size := selection.sample_size) is not None and self.made < size:
             yield f"a sample of {size:,} exceeds {pluralize(self.made, 'item')}: all are taken"
@@ -147,7 +147,7 @@ class Harvest:
         return [sentence for path, rows in self.problems.items() for sentence in rows.format_lines(path)]
 
 
-def draw_sample(items: Iterator[HarvestedItem], selection: Selection) -> Iterator[HarvestedItem]:
+def sample_if_requested(items: Iterator[HarvestedItem], selection: Selection) -> Iterator[HarvestedItem]:
     """Yield a random sample in table order, drawn in one pass (Vitter 1985, algorithm R); all items if none
     is requested. Every subset is equally likely; a seed always draws the same one."""
     size = selection.sample_size
@@ -186,7 +186,6 @@ class ItemOrigin(DataSet, frozen=True, kw_only=True, omit_defaults=True):
     def from_harvest(
         cls, source: TableSource, harvest: Harvest, selection: Selection, items: int
     ) -> ItemOrigin:
-        """Return the origin of a finished harvest."""
         return cls(
             source=source.name,
             files=harvest.files,
@@ -220,7 +219,6 @@ def read_origins(folder: RunDir) -> Origins:
 
 
 def write_origin(folder: RunDir, task_and_teacher: tuple[str, str], origin: ItemOrigin) -> None:
-    """Store the origin of a (task, teacher)'s items."""
     origins = read_origins(folder)
     task, teacher = task_and_teacher
     origins.setdefault(task, {})[teacher] = [origin]

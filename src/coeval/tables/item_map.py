@@ -61,7 +61,7 @@ class FieldPath:
         steps = tuple(name or int(index) for name, index in _STEP.findall(match[2]))
         return cls(text, match[1].strip(), steps)
 
-    def read_value(self, row: Row) -> Any:
+    def find_value(self, row: Row) -> Any:
         """Return the value in a row, None if absent; raises Misfit where the path does not fit the value."""
         value = row.get(self.root)
         for step in self.steps:
@@ -78,7 +78,7 @@ class FieldPath:
 
     def read_text(self, row: Row) -> str | None:
         """Return the value as text, None if absent or blank; raises Misfit for a list."""
-        value = row.get(self.root) if not self.steps else self.read_value(row)
+        value = row.get(self.root) if not self.steps else self.find_value(row)
         if not isinstance(value, str):
             if value is None or value != value:  # NaN is a missing value
                 return None
@@ -108,7 +108,7 @@ class RowTemplate:
         texts[-1] += text[end:]
         return cls(tuple(texts), tuple(paths))
 
-    def read_text(self, row: Row) -> str | None:
+    def read_text(self, row: Row) -> str:
         """Fill the template from a row; raises Misfit where a path has no value or no text."""
         filled = [self.texts[0]]
         for path, text in zip(self.paths, self.texts[1:], strict=True):
@@ -211,12 +211,12 @@ class Condition:
         order = _ORDERS.get(self.sign, _equal)
 
         def equal(row: Row) -> bool:
-            cell = path.read_value(row)
+            cell = path.find_value(row)
             text = "" if cell is None else convert_to_text(cell, path.text)
             return text == value or (number is not None and _parse_number(text) == number)
 
         def in_order(row: Row) -> bool:
-            cell = path.read_value(row)
+            cell = path.find_value(row)
             if cell is None:
                 return False
             text = convert_to_text(cell, path.text)
@@ -293,7 +293,7 @@ class ChoiceList(NamedTuple):
 def read_choices(path: FieldPath, row: Row) -> ChoiceList:
     """Read the choices in a row. Raises Misfit: the value has none of the three shapes, or holds fewer than
     two choices or more than letters."""
-    value = path.read_value(row)
+    value = path.find_value(row)
     match value:
         case {"text": list(texts), "label": list(labels)}:
             choices = ChoiceList(_convert_all(texts, path), _convert_all(labels, path))
@@ -432,7 +432,7 @@ class ItemMaker:
         condition cannot be applied to it; the message says why."""
         if not all(holds(row) for holds in self._conditions):
             return None
-        item_id = self._read_id(row)
+        item_id = self._read_id_if_mapped(row)
         prompt = self._prompt(row)
         if prompt is None:
             raise Misfit(f"its `{self._prompt_name}` is empty")
@@ -451,7 +451,7 @@ class ItemMaker:
         reference = self._find_reference(choices, row, attributes)
         return MappedItem(item_id, f"{prompt}\n\n{choices.lettered_lines}", reference, attributes, lacking)
 
-    def _read_id(self, row: Row) -> str | None:
+    def _read_id_if_mapped(self, row: Row) -> str | None:
         if self._id is None:
             return None
         item_id = self._id.read_text(row)
@@ -462,7 +462,7 @@ class ItemMaker:
     def _find_reference(self, choices: ChoiceList, row: Row, attributes: dict[str, str]) -> str | None:
         if self._reference is None:
             return None
-        value = self._right.read_value(row)
+        value = self._right.find_value(row)
         if value is None:
             raise Misfit(f"its `{self._right.text}`, the right choice, is empty")
         index = choices.find_right_index(value, self._right.text)

@@ -146,26 +146,26 @@ class SourceBytes:
         self._plain: IO[bytes] = self._packed
         try:
             self.start = self._unpack_and_peek_start()
-            self._decode = self._make_decoder(encoding or _detect_encoding(self.start))
+            self._decode = self._set_encoding_and_make_decoder(encoding or _detect_encoding(self.start))
             if encoding is None and self.start.startswith(codecs.BOM_UTF8):
-                self._read_checked(self._plain.read, len(codecs.BOM_UTF8))
+                self._read_or_raise_usage_error(self._plain.read, len(codecs.BOM_UTF8))
         except UsageError:
             self.close()
             raise
 
     def _unpack_and_peek_start(self) -> bytes:
         """Return the first bytes, unpacked if gzipped; raises UsageError for a workbook and the like."""
-        start = self._read_checked(self._packed.peek, 16)
+        start = self._read_or_raise_usage_error(self._packed.peek, 16)
         if start.startswith(_GZIP):
             unpacked = io.BufferedReader(GzipFile(fileobj=self._packed), _READ_BYTES)
             self._plain = unpacked
-            start = self._read_checked(unpacked.peek, 16)
+            start = self._read_or_raise_usage_error(unpacked.peek, 16)
         for magic, kind in _FOREIGN_FORMATS.items():
             if start.startswith(magic):
                 raise UsageError(f"{self.path} is {kind}")
         return start
 
-    def _make_decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
+    def _set_encoding_and_make_decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
         if encoding is None:
             return None
         try:
@@ -178,10 +178,10 @@ class SourceBytes:
         self.encoding = encoding
         return lambda data: decoder.decode(data, not data)
 
-    def read(self) -> bytes:
+    def read_next_part(self) -> bytes:
         """Read the next part as UTF-8; empty at the end."""
         while True:
-            data = self._read_checked(self._plain.read, _READ_BYTES)
+            data = self._read_or_raise_usage_error(self._plain.read, _READ_BYTES)
             if self._decode is None:
                 return data
             try:
@@ -194,7 +194,7 @@ class SourceBytes:
             if text or not data:
                 return text.encode()
 
-    def _read_checked(self, read: Callable[[int], bytes], size: int) -> bytes:
+    def _read_or_raise_usage_error(self, read: Callable[[int], bytes], size: int) -> bytes:
         try:
             return read(size)
         except (OSError, EOFError, zlib.error) as error:
@@ -204,7 +204,7 @@ class SourceBytes:
         """Yield lines without line feed, a megabyte at a time; None for one beyond `LONGEST_LINE_BYTES`."""
         held: list[bytes] = []
         size = 0
-        while data := self.read():
+        while data := self.read_next_part():
             *whole, last = data.split(b"\n")
             if whole:
                 lines: list[bytes | None] = list(whole)
@@ -218,7 +218,7 @@ class SourceBytes:
 
     def finish_and_hash(self) -> SourceFile:
         """Read the rest, close the file, and return its size and hash."""
-        while self._read_checked(self._packed.read, _READ_BYTES):
+        while self._read_or_raise_usage_error(self._packed.read, _READ_BYTES):
             pass
         file = SourceFile(str(self.path), self._hashed.size, self._hashed.digest.hexdigest())
         self.close()

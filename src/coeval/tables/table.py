@@ -80,7 +80,7 @@ def _explain_bad_line(line: bytes, error: Undecodable) -> str:
 def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
     """Read the objects of a JSON array, numbered from 1; raises UsageError: it is none, or too large."""
     parts, size = [], 0
-    while part := source.read():
+    while part := source.read_next_part():
         size += len(part)
         if size > _LARGEST_LIST:
             raise UsageError(

@@ -212,7 +212,7 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
     assert ended.out.startswith("Ship step 200, 12.5 on healthbench: it leads the other by this judge.")
     report = training_report([run], compare_checkpoints([run]))
-    [row] = report.table("ship-table").to_dicts()
+    [row] = report.table("ship-table").to_flat_dicts()
     assert (row["best"], row["score"]) == ("step 200", curve.points[1].mean)
 
 
@@ -229,9 +229,9 @@ def test_scores_from_1_to_10_are_shown_in_points_and_what_they_cost(tmp_path: Pa
         )
     [run] = read_training_curves({"a": tmp_path})
     report = training_report([run], compare_checkpoints([run]))
-    [best] = report.table("ship-table").to_dicts()
+    [best] = report.table("ship-table").to_flat_dicts()
     assert best["score"] == pytest.approx(0.8), "of the scale from 1 to 10"
-    shown = [row["mean"] for row in report.table("points-writingbench").to_dicts()]
+    shown = [row["mean"] for row in report.table("points-writingbench").to_flat_dicts()]
     assert shown == pytest.approx([4 / 9, 0.8])
     assert "80.0" in report.lead[0].text
     assert report.facts[-1] == "$1.20"

@@ -11,10 +11,18 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA, scale_of_unit
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import MISSING, NOT_KNOWN, gap_text, metric_difference_text, metric_text
+from coeval.core.figures import (
+    MISSING,
+    NOT_KNOWN,
+    format_figure,
+    gap_text,
+    metric_difference_text,
+    metric_text,
+    p_value_text,
+)
 from coeval.core.html_table import Columns, html_lines, html_table, record_columns
 from coeval.core.plain import escape_line
-from coeval.core.text import format_probability, join_names, p_value_text, pluralize
+from coeval.core.text import join_names, pluralize
 
 # --- Comparison of two sides in one metric
 
@@ -275,7 +283,7 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
         metric_text(pair.mean_a, pair.unit),
         metric_text(pair.mean_b, pair.unit),
         format_difference(pair, pair.unit),
-        MISSING if pair.p_adjusted is None else format_probability(pair.p_adjusted),
+        MISSING if pair.p_adjusted is None else format_figure(pair.p_adjusted, "probability"),
         f"{pair.n:,}",
         MISSING if least is None or least >= pair.scale else gap_text(least, pair.unit),
     )

@@ -13,9 +13,9 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import related_model
-from coeval.core.figures import format_decimals, format_points
+from coeval.core.figures import format_decimals, format_points, p_value_text
 from coeval.core.records import model_of
-from coeval.core.text import join_names, p_value_text
+from coeval.core.text import join_names
 
 # Biases that depend on the family of the student, in words.
 _FAMILY_BIASES: dict[str, Callable[[JudgeBiases], FamilyBias]] = {

@@ -112,10 +112,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def asset(self, name: str) -> Asset:
         """Return the asset of a name; raises UsageError where there is none."""
         if name not in self.assets:
-            raise UsageError(f"there is no asset '{name}'; {self._suggest_name(name)}")
+            raise UsageError(f"there is no asset '{name}'; {self._suggest_name_or_command(name)}")
         return self.assets[name]
 
-    def select(self, names: Iterable[str]) -> tuple[str, ...]:
+    def expand_names_and_tasks(self, names: Iterable[str]) -> tuple[str, ...]:
         """Expand what a user wrote to asset names: names, a task (all with that prefix), or ``all``."""
         chosen: dict[str, None] = {}
         for name in names:
@@ -125,11 +125,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 if name in (asset_name, asset_name.partition("/")[0], "all")
             ]
             if not group:
-                raise UsageError(f"there is no asset or task '{name}'; {self._suggest_name(name)}")
+                raise UsageError(f"there is no asset or task '{name}'; {self._suggest_name_or_command(name)}")
             chosen.update(dict.fromkeys(group))
         return tuple(chosen)
 
-    def _suggest_name(self, name: str) -> str:
+    def _suggest_name_or_command(self, name: str) -> str:
         tasks = dict.fromkeys(asset_name.partition("/")[0] for asset_name in self.assets)
         near = difflib.get_close_matches(name, [*self.assets, *tasks], n=1)
         if near:
@@ -173,7 +173,7 @@ class Stamp(NamedTuple):
     modified_ns: int
 
 
-def read_stamp(path: Path) -> Stamp | None:
+def read_size_and_time(path: Path) -> Stamp | None:
     """Return the stamp of a file, None if it does not exist."""
     try:
         status = path.stat()
@@ -184,7 +184,7 @@ def read_stamp(path: Path) -> Stamp | None:
 
 def has_size(path: Path, size: int | None) -> bool:
     """Check whether a file of that size (any, if None) exists."""
-    stamp = read_stamp(path)
+    stamp = read_size_and_time(path)
     return stamp is not None and (path.is_file() if size is None else stamp.size == size)
 
 
@@ -201,7 +201,7 @@ class Cache:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def asset_path(self, asset: Asset) -> Path:
+    def file_or_folder(self, asset: Asset) -> Path:
         """Return the path of an asset in the cache, present or not: its file, or its folder."""
         files = self.root / "files"
         return files / asset.folder if asset.folder else files / asset.files[0].path
@@ -213,7 +213,7 @@ class Cache:
         """Check whether the pinned content is cached. The file is hashed unless its size and time are those
         recorded; with ``rehash`` always."""
         path = self.file_path(asset, file)
-        stamp = read_stamp(path)
+        stamp = read_size_and_time(path)
         if stamp is None or not has_size(path, file.bytes):
             return False
         if not rehash:
@@ -228,7 +228,7 @@ class Cache:
     def store_verified(self, asset: Asset, file: AssetFile, content: bytes) -> None:
         path = self.file_path(asset, file)
         write_bytes_atomic(path, content)
-        if (stamp := read_stamp(path)) is not None:
+        if (stamp := read_size_and_time(path)) is not None:
             self._write_verified(path, _Verified(stamp, hashlib.sha256(content).hexdigest()))
 
     def _verified_path(self, path: Path) -> Path:
@@ -314,7 +314,7 @@ def download_wheel(
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
         try:
             while process.poll() is None:
-                tell(sum(stamp.size for path in folder.rglob("*.whl") if (stamp := read_stamp(path))))
+                tell(sum(stamp.size for path in folder.rglob("*.whl") if (stamp := read_size_and_time(path))))
                 try:
                     process.wait(timeout=_LOOK_EVERY_S)
                 except subprocess.TimeoutExpired:
@@ -429,7 +429,7 @@ class Fetcher:
 
     def _read_from_source(self, file: AssetFile, target: Path) -> bytes:
         try:
-            return self._read_pinned(file)
+            return self._read_pinned_from_local_or_sources(file)
         except SourceFailed as error:
             if not target.is_file():
                 raise
@@ -437,7 +437,7 @@ class Fetcher:
         except OSError as error:
             raise store_error("take files out of", self._local or self._cache.root, error) from error
 
-    def _read_pinned(self, file: AssetFile) -> bytes:
+    def _read_pinned_from_local_or_sources(self, file: AssetFile) -> bytes:
         if self._local is not None and (local_copy := self._find_local_copy(file.path, file.sha256)):
             return local_copy.read_bytes()
         reasons = []
@@ -470,7 +470,7 @@ class Fetcher:
         if key not in self._verified:
             parcel = self._manifest.parcels[key]
             with self._cache.hold_lock(parcel.file):
-                path = self._find_cached(parcel)
+                path = self._find_cached_or_local(parcel)
                 if path is None and key in self.failed:
                     raise SourceFailed(self.failed[key])
                 try:
@@ -480,7 +480,7 @@ class Fetcher:
                     raise
         return self._verified[key]
 
-    def _find_cached(self, parcel: Parcel) -> Path | None:
+    def _find_cached_or_local(self, parcel: Parcel) -> Path | None:
         path = self._cache.parcel_path(parcel.file)
         if has_size(path, parcel.bytes) and sha256_of(path) == parcel.sha256:
             return path

@@ -163,7 +163,7 @@ class Library:
                 if name in given:
                     paths[name] = self._check_own_copy(name, asset, Path(given[name]))
                 else:
-                    paths[name] = self._fetch_asset(asset, fetcher, rehash=rehash)
+                    paths[name] = self._find_elsewhere_or_fetch_into_cache(asset, fetcher, rehash=rehash)
             except tolerated as error:
                 reasons[name] = str(error)
         return paths, reasons
@@ -175,10 +175,9 @@ class Library:
             return Presence.READY, path
         parcels = [self.manifest.parcels[key] for key in asset.parcels]
         packed = any(has_size(self.cache.parcel_path(parcel.file), parcel.bytes) for parcel in parcels)
-        return (Presence.PACKED if packed else Presence.ABSENT), self.cache.asset_path(asset)
+        return (Presence.PACKED if packed else Presence.ABSENT), self.cache.file_or_folder(asset)
 
     def verify(self, names: Iterable[str]) -> Iterator[Check]:
-        """Compare every present file with the manifest's SHA-256."""
         for name in names:
             presence, path = self.presence(name)
             yield Check(name, presence, path, self._describe_damage(name, presence, path))
@@ -197,7 +196,7 @@ class Library:
         """Hash the asset at ``path``, and determine its origin."""
         asset = self.manifest.asset(name)
         hashes = [(sha256_of(file_path), file) for file_path, file in self._pinned_files(name, path)]
-        origin = AssetOrigin.UNVERIFIED if path == self.cache.asset_path(asset) else AssetOrigin.GIVEN
+        origin = AssetOrigin.UNVERIFIED if path == self.cache.file_or_folder(asset) else AssetOrigin.GIVEN
         if all(sha256 in file.sha256 for sha256, file in hashes):
             origin = AssetOrigin.OFFICIAL
         combined = hashes[0][0]
@@ -211,7 +210,7 @@ class Library:
         if presence is Presence.READY:
             if self.is_official(name, path):
                 return ""
-            if path != self.cache.asset_path(asset):
+            if path != self.cache.file_or_folder(asset):
                 return "another copy than the pinned one (it is used all the same)"
             return f"damaged; `coeval datasets fetch {name}` replaces it"
         damaged = [
@@ -227,11 +226,11 @@ class Library:
             if all((folder / file.path).is_file() for file in asset.files):
                 return folder
         if all(has_size(self.cache.file_path(asset, file), file.bytes) for file in asset.files):
-            return self.cache.asset_path(asset)
+            return self.cache.file_or_folder(asset)
         return None
 
-    def _fetch_asset(self, asset: Asset, fetcher: Fetcher, *, rehash: bool) -> Path:
-        cache_path = self.cache.asset_path(asset)
+    def _find_elsewhere_or_fetch_into_cache(self, asset: Asset, fetcher: Fetcher, *, rehash: bool) -> Path:
+        cache_path = self.cache.file_or_folder(asset)
         ready = self._find_present_by_size(asset)
         if ready is not None and ready != cache_path:
             return ready
@@ -308,7 +307,7 @@ def _require_object(value: Any, where: str) -> dict[str, Any]:
 # --- Assets from other places than the manifest's
 
 
-def find_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
+def find_uncached_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
     """Return those of ``files`` (asset → path in ``folder``) that exist there and are not cached."""
     library = Library()
     return {

@@ -154,7 +154,7 @@ def _make_request(name: str, settings: EvalSettings, options: OptionValues) -> T
     responses = _response_files_by_task(options).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_response_options_by_task()[name].flag}: there is no file {responses}")
-    files = benchmark_class(name).find_files(values) | row.own_files(values)
+    files = benchmark_class(name).find_checkout_or_dataset_files(values) | row.own_files(values)
     return msgspec.structs.replace(request, given=files, options=values, responses=responses)
 
 

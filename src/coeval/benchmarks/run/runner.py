@@ -130,7 +130,7 @@ async def ask_owed(
         interrupt or asyncio.Event(),
         Http(hosts=hosts),
         evaluation.batching(),
-        AnswerStore.open_named(None, os.environ, without=tested, seed=evaluation.seed or 0),
+        AnswerStore.open_or_make_if_named(None, os.environ, without=tested, seed=evaluation.seed or 0),
     )
     accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
     specs = requested_specs(prepared)
@@ -259,7 +259,7 @@ class EvalSession:
             if (message := task_run.folder.switch_recipe(task_run.tested)) is not None:
                 note(message)
             if task_run.given is not None:
-                recorded = task_run.folder.read_answers(task_run.tested)
+                recorded = task_run.folder.read_counted_answers(task_run.tested)
                 for answer in task_run.answers.values():
                     if recorded.get(answer.id) != answer:
                         self._session.journal.append(task_run.folder.responses, answer)

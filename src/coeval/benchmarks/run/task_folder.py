@@ -283,13 +283,13 @@ class TaskFolder:
         first = read_first_answer(self.responses)
         return first.model if first is not None else ""
 
-    def read_answers(self, tested: RoleModel | None) -> dict[str, Answer]:
+    def read_counted_answers(self, tested: RoleModel | None) -> dict[str, Answer]:
         """Read the answers by item, failed ones if no good one exists. Those of ``tested``, even if set
         aside; None: those of ``responses.jsonl``."""
         mine = self._read_counted(self.responses if tested is None else self._answers_path(tested), Answer)
         if self.whole is None:
             return mine
-        return choose_counted((*self.whole.read_answers(tested).values(), *mine.values()))
+        return choose_counted((*self.whole.read_counted_answers(tested).values(), *mine.values()))
 
     def _answers_path(self, tested: RoleModel) -> Path:
         """Return the file with this recipe's answers, if any, which `switch_recipe` moves into place."""
@@ -298,7 +298,7 @@ class TaskFolder:
         return self._aside_path(tested.model, tested.recipe.hash) if others else self.responses
 
     def read_judgments(self, judge: RoleModel) -> dict[str, Judgment]:
-        """Read the judgments of this judge's recipe by ask, failed ones as in `read_answers`."""
+        """Read the judgments of this judge's recipe by ask, failed ones as in `read_counted_answers`."""
         return self._read_counted(self.judgments_path(judge), Judgment)
 
     def _read_counted(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:

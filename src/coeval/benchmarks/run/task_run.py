@@ -87,7 +87,7 @@ class TaskRun:
 
     def read_current_or_failed_answers(self) -> None:
         """Read the recorded answers that are up to date, and the failed ones."""
-        recorded = self.folder.read_answers(self.tested)
+        recorded = self.folder.read_counted_answers(self.tested)
         for item in self.items:
             record = recorded.get(item.id)
             # Without a tested model, stored answers are judged whatever they were asked with.

@@ -94,13 +94,13 @@ def _record_reasons(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
         for name, count in sorted(count_dropped(records).items()):
             if name != "seed":  # no benchmark prescribes one
                 yield f"the host refused {name}: {count:,} of {good:,} {kind} were made without it"
-    yield from (served.came_from_clause for served in _find_served_models(task_run) if served.others)
+    yield from (served.came_from_clause for served in _find_stand_ins_and_mixtures(task_run) if served.others)
     if missing := task_run.count_missing_by_reason():
         counts = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         yield f"records without a value: {counts}"
 
 
-def _find_served_models(task_run: TaskRun) -> Iterator[ServedModel]:
+def _find_stand_ins_and_mixtures(task_run: TaskRun) -> Iterator[ServedModel]:
     """Find cases where other models, or several, answered in place of the tested model or the judge."""
     answers = [("student", answer.model, answer) for answer in task_run.recorded_answers()]
     judgments = [("judge", judgment.judge, judgment) for judgment in task_run.recorded_judgments()]

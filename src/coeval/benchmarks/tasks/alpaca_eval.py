@@ -75,7 +75,7 @@ class PublishedLengths(NamedTuple):
     difficulties: dict[int, float]
 
 
-def read_published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
+def read_published_lengths_if_official(assets: Mapping[str, Path]) -> PublishedLengths:
     """Read the published data; none for other instructions than the official ones. The table of gamed
     baselines holds the difficulties too; the other one has a row per instruction, in order."""
     source = next((name for name in (GAMED, DIFFICULTY) if name in assets), None)
@@ -140,7 +140,7 @@ class AlpacaEval(Benchmark):
         self._reasons_first = True
 
     @classmethod
-    def find_files(cls, values: OptionValues) -> dict[str, Path]:
+    def find_checkout_or_dataset_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the reference of another dataset than the official one."""
         repository = values[ALPACA_DATASET.name]
         if repository in (None, ALPACA_DATASET.shown_default):
@@ -189,9 +189,9 @@ class AlpacaEval(Benchmark):
         elif completion.reasoning is not None or is_lost_in_reasoning(completion):
             self.manner = "logprobs after reasoning"
             if completion.reasoning is not None:
-                await self._try_whole_reply(judge, requested)
+                await self._check_by_whole_reply_if_judge_reasons(judge, requested)
 
-    async def _try_whole_reply(self, judge: Model, requested: Request) -> None:
+    async def _check_by_whole_reply_if_judge_reasons(self, judge: Model, requested: Request) -> None:
         """Return to the official way if the judge does not reason, and only a server's reasoning parser takes
         its reply for reasoning: a whole reply shows that, one token does not."""
         try:
@@ -292,7 +292,7 @@ class AlpacaEval(Benchmark):
     ) -> LengthControl | None:
         """Fit the length control to the items that have an output: those without have no length."""
         answered = pair_with_responses(records)
-        published = read_published_lengths(self.settings.assets)
+        published = read_published_lengths_if_official(self.settings.assets)
         return fit_length_control(
             [preferences[item.id] for item, _ in answered],
             [len(response) for _, response in answered],
@@ -351,7 +351,6 @@ def _mean_preference(values: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _make_metrics(preferences: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
-    """Make the three win rates, the headline first."""
     rate = alpaca_win_rate(preferences)
     interval = mean_metric([100 * (preference - 1) for preference in preferences], "percent").ci95
     controlled = Metric(None, unit="percent")

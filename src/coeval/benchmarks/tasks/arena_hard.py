@@ -22,7 +22,7 @@ from coeval.analysis.pairwise.arena import (
     markdown_style,
     score_by_judge_and_category,
 )
-from coeval.benchmarks.assets.library import find_in_checkout, read_records
+from coeval.benchmarks.assets.library import find_uncached_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -83,7 +83,7 @@ class ArenaHard(Benchmark):
         self._prompt = self.text("arena-hard/judge_prompt")
 
     @classmethod
-    def find_files(cls, values: OptionValues) -> dict[str, Path]:
+    def find_checkout_or_dataset_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
@@ -95,7 +95,7 @@ class ArenaHard(Benchmark):
             folder = _CHECKOUT
         files = {asset: path.format(benchmark=benchmark) for asset, path in _FILES.items()}
         if folder is None:
-            return find_in_checkout(_CHECKOUT, files)
+            return find_uncached_in_checkout(_CHECKOUT, files)
         return {asset: ARENA_FOLDER.require_file(folder / path) for asset, path in files.items()}
 
     def items(self) -> Sequence[Item]:

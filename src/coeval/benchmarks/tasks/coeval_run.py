@@ -233,7 +233,7 @@ class CoevalRun(Benchmark):
 
     def _prepare_task(self, task: TaskConfig) -> RunTask:
         """Collect what scores an answer to a task: rubric, judge's form, checks and labels."""
-        rubric = self._read_rubric(task)
+        rubric = self._read_judged_factors(task)
         settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
@@ -271,7 +271,7 @@ class CoevalRun(Benchmark):
             for task in self._config.tasks
         }
         items: list[Item] = []
-        for datapoint in _good_datapoints(self._run, self._planned):
+        for datapoint in _good_planned_datapoints(self._run, self._planned):
             if (task := self._tasks.get(datapoint.task_id)) is not None:
                 config = task.config
                 described = bool(config.output_description.strip())
@@ -289,9 +289,9 @@ class CoevalRun(Benchmark):
             )
         return items
 
-    def _read_rubric(self, task: TaskConfig) -> dict[str, str]:
+    def _read_judged_factors(self, task: TaskConfig) -> dict[str, str]:
         """Read the factors that judges score: all but labels, checks, and removed ones."""
-        rubric = task.declared_rubric
+        rubric = task.rubric_texts_or_word
         with suppress(FileNotFoundError):
             rubric = read_json(self._run.rubric(task.name), dict[str, str])
         if not isinstance(rubric, dict):
@@ -344,7 +344,7 @@ class CoevalRun(Benchmark):
             (task, datapoint, _), answer = posed_item(item), answers.get(item.id)
             checked = task.compute_checks(datapoint, answer)
             scores = units[item.id] = _read_units(item, judgments) | checked.scores
-            failed += _count_failures(item, answer, judgments, scores) + checked.failed
+            failed += _count_missing_scores_by_reason(item, answer, judgments, scores) + checked.failed
             means[item.id] = mean = task.weighted_mean(scores)
             if mean is not None:
                 by_task.setdefault(task.config.name, []).append(mean)
@@ -394,7 +394,7 @@ class CoevalRun(Benchmark):
         return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
 
 
-def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
+def _good_planned_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
     """Yield the good planned items, by file and line."""
     positions: Counter[tuple[str, str]] = Counter()
     for datapoint in choose_counted(_read_datapoints(run)).values():
@@ -449,7 +449,7 @@ def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, floa
     return {factor: LEVEL_VALUE[v] if isinstance(v, str) else v for factor, v in levels.items()}
 
 
-def _count_failures(
+def _count_missing_scores_by_reason(
     item: Item, answer: Answer | None, judgments: Mapping[str, Judgment], scored: Mapping[str, float]
 ) -> Counter[str]:
     reasons: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.intervals import wilson_interval
-from coeval.benchmarks.assets.library import find_in_checkout, read_records
+from coeval.benchmarks.assets.library import find_uncached_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Benchmark,
     Item,
@@ -295,8 +295,8 @@ class IFBench(FollowingTask):
     )
 
     @classmethod
-    def find_files(cls, values: OptionValues) -> dict[str, Path]:
+    def find_checkout_or_dataset_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         if (folder := values[IFBENCH_FOLDER.name]) is None:
-            return find_in_checkout(_IFBENCH_CHECKOUT, _IFBENCH_FILES)
+            return find_uncached_in_checkout(_IFBENCH_CHECKOUT, _IFBENCH_FILES)
         return {asset: IFBENCH_FOLDER.require_file(folder / path) for asset, path in _IFBENCH_FILES.items()}

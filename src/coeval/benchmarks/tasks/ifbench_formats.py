@@ -99,7 +99,7 @@ def has_list_separators(response: str, *, sep: str) -> bool:
 
 
 @verifies("format:thesis")
-def has_italic_thesis(response: str) -> bool:
+def has_html_italics_before_text(response: str) -> bool:
     """Verify that a text in HTML's italics is not blank and has text behind it."""
     opening = _find_either(response, "<i>", "<em>")
     if opening < 0:
@@ -271,7 +271,7 @@ def _normalise_name(text: str) -> str:
 
 
 @verifies("custom:word_reverse")
-def has_bald_eagle_words_reversed(response: str) -> bool:
+def contains_eagle_bald(response: str) -> bool:
     """Verify a sentence that names the national symbol of the US, with its words in reverse order."""
     words = response.lower().translate(WITHOUT_PUNCTUATION).split()
     return "eagle bald" in " ".join(words)
@@ -303,7 +303,7 @@ def has_sorted_capitals(response: str) -> bool:
     return ", ".join(city for city in cities if city != "kyiv") == _CAPITALS
 
 
-def _read_table(text: str, header: list[str], n_rows: int, delimiter: str = ",") -> list[list[str]]:
+def _read_full_table(text: str, header: list[str], n_rows: int, delimiter: str = ",") -> list[list[str]]:
     """Read the rows of a CSV below this header; none unless there are ``n_rows``, each as long. A field
     beyond the reader's limit makes it no CSV."""
     try:
@@ -316,14 +316,14 @@ def _read_table(text: str, header: list[str], n_rows: int, delimiter: str = ",")
 
 @verifies("custom:csv_city")
 def is_city_csv(response: str) -> bool:
-    return bool(_read_table(response, ["ID", "Country", "City", "Year", "Count"], 7))
+    return bool(_read_full_table(response, ["ID", "Country", "City", "Year", "Count"], 7))
 
 
 @verifies("custom:csv_special_character")
 def is_special_character_csv(response: str) -> bool:
     """Verify a CSV in which one field in double quotes contains a special character."""
     header = ["ProductID", "Category", "Brand", "Price", "Stock"]
-    rows = _read_table(response.replace('"', '"""'), header, 14)
+    rows = _read_full_table(response.replace('"', '"""'), header, 14)
     return any(_is_quoted_special(field) for row in rows for field in row)
 
 
@@ -336,7 +336,7 @@ def _is_quoted_special(field: str) -> bool:
 def is_quoted_csv(response: str) -> bool:
     """Verify a table with tabs between its fields, each of which is in double quotes."""
     header = [f'"{name}"' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")]
-    rows = _read_table(response.replace('"', '"""'), header, 3, "\t")
+    rows = _read_full_table(response.replace('"', '"""'), header, 3, "\t")
     fields = [field.strip() for row in rows for field in row]
     return bool(fields) and all(field[:1] == field[-1:] == '"' for field in fields)
 

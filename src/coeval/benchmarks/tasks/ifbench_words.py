@@ -66,7 +66,7 @@ def has_all_punctuation_marks(response: str) -> bool:
 
 
 @verifies("count:keywords_multiple")
-def has_keyword_counts(
+def has_keywords_1_2_3_5_and_7_times(
     response: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str
 ) -> bool:
     """Verify that the keywords stand once, twice, 3, 5 and 7 times, in any case, inside other words too."""
@@ -80,7 +80,7 @@ _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 
 
 @verifies("count:words_japanese")
-def has_japanese_words(response: str, *, N: int) -> bool:
+def has_japanese_in_each_nth_word(response: str, *, N: int) -> bool:
     """Verify a kana or Chinese character in each N-th chunk between blanks but punctuation and numbers."""
     words = [word.strip(PUNCTUATION_AND_BLANK) for word in response.split()]
     nth = words[N - 1 :: N]
@@ -152,7 +152,6 @@ def has_limited_repeats(response: str, *, small_n: int) -> bool:
 
 @verifies("words:odd_even_syllables")
 def has_alternating_syllables(response: str) -> bool:
-    """Verify that words with odd and even numbers of syllables alternate."""
     from syllapy import count
 
     parities = (count(word) % 2 for word in split_bare_words(response.lower()))

@@ -128,7 +128,7 @@ class WritingBench(Benchmark):
         scored = _collect_scores(records.items, outcomes)
         overall = clustered_mean_metric([list(query.by_criterion.values()) for query in scored], "points")
         domains = {field: self._domain_means(field, scored) for field in ("domain1", "domain2")}
-        by_requirement = self._read_requirements(scored)
+        by_requirement = self._collect_scores_by_requirement(scored)
         requirement_metrics = {
             "R": {
                 name: mean_metric(list(required.queries.values()), "points")
@@ -167,12 +167,12 @@ class WritingBench(Benchmark):
                 means.setdefault(domain, []).append(query.mean)
         return {domain: mean_metric(values, "points") for domain, values in means.items()}
 
-    def _read_requirements(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
+    def _collect_scores_by_requirement(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
         """Collect each requirement's query means, and scores on the criteria about it."""
         by_requirement = {}
         for requirement in REQUIREMENTS:
-            with_requirement = self._read_criteria(f"writingbench/{requirement}_R")
-            criteria = self._read_criteria(f"writingbench/{requirement}_C")
+            with_requirement = self._read_criterion_names_by_item(f"writingbench/{requirement}_R")
+            criteria = self._read_criterion_names_by_item(f"writingbench/{requirement}_C")
             means, about = dict[str, float](), dict[str, list[int]]()
             for query in scored:
                 if (key := query.item.id) in with_requirement:
@@ -181,7 +181,7 @@ class WritingBench(Benchmark):
             by_requirement[requirement] = _Required(means, about)
         return by_requirement
 
-    def _read_criteria(self, asset: str) -> dict[str, set[str]]:
+    def _read_criterion_names_by_item(self, asset: str) -> dict[str, set[str]]:
         """Read item id → names of the criteria that a requirement's file lists for it."""
         return {
             str(record["index"]): {criterion["name"] for criterion in record["checklist"]}

@@ -182,7 +182,7 @@ def print_or_write_analysis(
     files = _choose_files(name, effective_format, out, figures) if pages or figures is not None else None
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
-            report = _write_and_print_report(reader, notes, name, files, options)
+            report = _write_report_and_print_paths(reader, notes, name, files, options)
             measured, missing, notes = report.measured, report.missing, report.notes
         else:
             measured = compute_measures(reader, NAMES[name].analysis if out is None else "all", options)
@@ -249,24 +249,24 @@ def _choose_files(
     stem = "report" if name == "all" else name
     book, page = (out if report_format == kind else None for kind in ("excel", "html"))
     files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
-    files.check_paths()
+    files.refuse_file_folder_mixups()
     return files
 
 
-def _write_and_print_report(
+def _write_report_and_print_paths(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures; print their paths."""
-    from coeval.reports.files import describe_written_files, write_report_files
+    from coeval.reports.files import describe_written_files, write_workbook_and_figures
     from coeval.reports.folder_report import make_folder_report
     from coeval.reports.site.report_file import PAGE, write_report_page
 
     report, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        cut_report = report.report_with_one_section(section) if section else report.report
+        cut_report = report.keep_one_section_and_say_what_lacks(section) if section else report.report
         if not cut_report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
-        written += write_report_files(cut_report, files)
+        written += write_workbook_and_figures(cut_report, files)
     if files.page is not None:
         write_report_page(report, reader, files.page)
         written.append(files.page / f"{PAGE}{section and '#'}{section}")

@@ -13,13 +13,13 @@ from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.noninferiority import GatePolicy, gate_messages, gate_sides
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, split_names
-from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweeps
+from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweep_comparison
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
 from coeval.reports.compared_sides import open_side_groups_and_notes
 from coeval.reports.content import Report
-from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
+from coeval.reports.files import ReportFiles, describe_written_files, write_workbook_and_figures
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import is_sweep
 
@@ -78,13 +78,13 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
-    folders = _require_folders(words, run)
+    folders = _require_folders_given_one_way(words, run)
     if any_difference and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
     files = ReportFiles(excel, figures)
     _check_output_paths(html, files)
-    if _is_sweep_comparison(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
+    if _are_sweeps_refusing_mixture(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     significant_only = not any_difference
@@ -98,11 +98,11 @@ def compare(
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
-        from coeval.reports.site.page import write_page
+        from coeval.reports.site.page import make_page
 
         report = comparison_page(compared)
         if html is not None:
-            write_bytes_atomic(html, write_page(report))
+            write_bytes_atomic(html, make_page(report))
         _write_files_and_print_paths(report, html, files)
     if as_json:
         write_json(compared)
@@ -116,7 +116,7 @@ def compare(
         raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 
-def _is_sweep_comparison(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
+def _are_sweeps_refusing_mixture(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
     """Check whether all folders are sweeps; raises UsageError if only some are, or ``has_run_flags``."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
@@ -146,16 +146,16 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
     if as_json:
         write_json(compared)
     else:
-        print_sweeps(compared, streams.results())
+        print_sweep_comparison(compared, streams.results())
 
 
 def _write_files_and_print_paths(report: Report, written_page: Path | None, files: ReportFiles) -> None:
     """Write the workbook and the pictures, and print where they and the page are."""
-    written = [*filter(None, [written_page]), *write_report_files(report, files)]
+    written = [*filter(None, [written_page]), *write_workbook_and_figures(report, files)]
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
-def _require_folders(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
+def _require_folders_given_one_way(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     """Return the folders, given as words or by ``--run``, not both: the parser keeps no common order."""
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
@@ -171,7 +171,7 @@ def _check_output_paths(html: Path | None, files: ReportFiles) -> None:
             raise UsageError(f"{flag} {path} is a folder; name a file")
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
-    files.check_paths()
+    files.refuse_file_folder_mixups()
 
 
 def _parse_share(text: str) -> float:

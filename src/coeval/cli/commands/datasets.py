@@ -43,7 +43,7 @@ def list_assets(names: Names = None) -> None:
       coeval datasets list alpaca-eval
     """
     library = Library()
-    chosen = library.manifest.select(names or ["all"])
+    chosen = library.manifest.expand_names_and_tasks(names or ["all"])
     console = streams.results()
     rows = []
     for name in chosen:
@@ -79,7 +79,7 @@ def fetch(
     """
     console = streams.results()
     library = Library()
-    chosen = library.manifest.select(names)
+    chosen = library.manifest.expand_names_and_tasks(names)
     failure = None
     try:
         with draw_fetch_progress(streams.messages()) as progress:
@@ -104,7 +104,7 @@ def verify(names: Names = None) -> None:
     console = streams.results()
     library = Library()
     missing = damaged = 0
-    for check in library.verify(library.manifest.select(names or ["all"])):
+    for check in library.verify(library.manifest.expand_names_and_tasks(names or ["all"])):
         fetched = check.presence is Presence.READY
         missing += not fetched
         damaged += check.problem.startswith("damaged")

@@ -19,7 +19,7 @@ from coeval.cli.views.table_view import print_full_names, show_tables
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
-from coeval.models.answer_store import note_paid_answers
+from coeval.models.answer_store import describe_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
@@ -38,13 +38,13 @@ from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.partial_starts import sample_for_estimate
 from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.description_report import estimate_tables
+from coeval.reports.description_report import estimate_and_savings_tables
 from coeval.store.human_labels import LABELS_FILE
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import RunDir
 
 
-def estimate_and_print(
+def estimate_write_and_print(
     config: Config, options: RunOptions, key_file: Path | None, *, as_json: bool = False
 ) -> None:
     """Estimate such a start, write the estimate into the run's folder, and print it."""
@@ -66,8 +66,8 @@ def estimate_and_print(
     assumed = EstimateInputs(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
-    store_note = note_paid_answers(config.experiment.store, os.environ)
-    notes = (*_describe_uncovered_values_and_reasons(start), *filter(None, [store_note]))
+    store_note = describe_paid_answers(config.experiment.store, os.environ)
+    notes = (*_describe_uncovered_values_and_rationales(start), *filter(None, [store_note]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
     path = run_folder(config).cost_estimate
     write_json_atomic(path, estimate.as_json())
@@ -79,14 +79,14 @@ def estimate_and_print(
         print_estimate(estimate, results)
     for fit in _compare_budgets_with_estimate(start.config, estimate):
         print_budget_fit(fit, messages)
-    if options.continue_run and (sentence := _describe_requests_in_jobs(config)):
+    if options.continue_run and (sentence := _describe_requests_already_in_jobs(config)):
         say(messages, sentence)
-    for sentence in _describe_labels_needed(run_folder(config)):
+    for sentence in _describe_label_count_for_precision(run_folder(config)):
         say(messages, sentence)
     say(messages, f"Written: {path}", "dim")
 
 
-def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
+def _describe_label_count_for_precision(folder: RunDir) -> Iterator[str]:
     """Say how many human labels give ± 3 points, if the run has some already."""
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
@@ -100,7 +100,7 @@ def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
             yield from labels_needed_sentences(measures.whole_scale)
 
 
-def _describe_uncovered_values_and_reasons(start: PreviewedStart) -> Iterator[str]:
+def _describe_uncovered_values_and_rationales(start: PreviewedStart) -> Iterator[str]:
     """Say which declared attribute values each task's items cannot cover, and which judges give reasons."""
     for setup in start.preview.plan.setups:
         if setup.judges and setup.reasons.are_given and setup.reasons.limits:
@@ -108,7 +108,7 @@ def _describe_uncovered_values_and_reasons(start: PreviewedStart) -> Iterator[st
         yield from (f"{setup.task.name}: {sentence}" for sentence in setup.describe_coverage_shortfalls())
 
 
-def _describe_requests_in_jobs(config: Config) -> str:
+def _describe_requests_already_in_jobs(config: Config) -> str:
     """Say how many of the estimated requests are in batch jobs already; "" if none."""
     folder = run_folder(config)
     if not (jobs := [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]):
@@ -140,7 +140,7 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
     """Print the estimate: tables, the total in a sentence, savings, and its sources."""
     names = ShownNames.of(estimate.by_model)
     estimate = names.shorten_in(estimate)
-    *tables, savings = estimate_tables(estimate)
+    *tables, savings = estimate_and_savings_tables(estimate)
     say(console, "Estimate, in tokens and US dollars; [low, high] holds the cost in 95 of 100 cases")
     show_tables(console, tables)
     console.print()

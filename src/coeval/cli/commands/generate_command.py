@@ -29,7 +29,7 @@ from coeval.pipeline.start.proposed_file import (
     refuse_credentials_in_addresses,
 )
 from coeval.reports.description_report import description_report
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import make_page
 from coeval.store.jsonl import write_bytes_atomic
 
 NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
@@ -96,7 +96,7 @@ def generate(
         streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
     _print_result_warnings(written, out, messages)
     if report is not None:
-        write_bytes_atomic(report, write_page(described))
+        write_bytes_atomic(report, make_page(described))
         streams.say(messages, f"Written: {report}.")
     streams.say(messages, f"Written: {out}. Edit it, look at it and run it:")
     for command in ("describe", "run"):

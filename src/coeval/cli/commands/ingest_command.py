@@ -56,7 +56,7 @@ KIND = GroupedCommand
 _MOST_CHARACTERS = 300
 
 
-def _choose_import_target(flags: IngestFlags) -> IngestTarget | None:
+def _choose_target_unless_new_file(flags: IngestFlags) -> IngestTarget | None:
     """Return where the items go; None for a new experiment file, which reads them from the source itself."""
     targets = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
     if len(targets) != 1:
@@ -82,10 +82,10 @@ def _choose_import_target(flags: IngestFlags) -> IngestTarget | None:
     return None
 
 
-def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
+def preview_and_import_or_return_items(source_name: str, flags: IngestFlags) -> NewItems | None:
     """Find a source, show its first items, ask, and import all; with ``--new`` return them for the file."""
     console, selection = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
-    target, label = _choose_import_target(flags), flags.single_value("label")
+    target, label = _choose_target_unless_new_file(flags), flags.single_value("label")
     stamp_before = _read_inode_and_mtime(target.path) if target is not None else None
     choice = SourceChoice(
         name=source_name,
@@ -118,13 +118,13 @@ def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
         dry_run=flags.dry_run,
     )
 
-    def confirm_import(items: IngestPreview) -> bool:
+    def show_preview_and_confirm(items: IngestPreview) -> bool:
         _print_preview(console, items, item_map, source)
         asks = not (flags.yes or flags.dry_run) and sys.stdin.isatty() and sys.stderr.isatty()
         return not asks or typer.confirm(f"Write to {target.path if target else flags.new}?", True, err=True)
 
     try:
-        outcome = ingest_items(options, target, confirm_import)
+        outcome = ingest_items(options, target, show_preview_and_confirm)
     except ColumnsMissing as error:
         raise _name_label_flag_in_error(error, label) from None
     except (KeyboardInterrupt, typer.Abort):
@@ -330,7 +330,7 @@ def ingest(
         flags_given.single_value(name)
     if flags_given.new is not None and flags_given.replace:
         raise UsageError("--replace is for existing items of a run; --new has none")
-    table = preview_and_import(source, flags_given)
+    table = preview_and_import_or_return_items(source, flags_given)
     if table is not None and (file := flags_given.new) is not None:
         new = experiment_from_table("coeval ingest", file.stem, table)
         new = replace(new, task=flags_given.task or new.task)

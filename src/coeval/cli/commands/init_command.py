@@ -16,7 +16,7 @@ from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
-from coeval.cli.commands.ingest_command import preview_and_import
+from coeval.cli.commands.ingest_command import preview_and_import_or_return_items
 from coeval.cli.commands.sweep.sweep_report import print_sweep_plan
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
 from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings_flags
@@ -58,7 +58,7 @@ _BUDGET_USD = 5.0
 _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
 
 
-def write_new_file(
+def write_experiment_or_sweep_file(
     kind: InitKind, source: str | None, file: Path | None, flags: InitFlags, keys: Keys
 ) -> None:
     """Write the file of an experiment or a sweep, and print the next commands. Raises UsageError or
@@ -79,7 +79,7 @@ def write_new_file(
         _write_file_and_print_commands(target, write_sweep_text(settings), commands)
         return
     if kind is InitKind.DESCRIPTION:
-        new = _fill_described_experiment(clean_task_name(target.stem) or "my-benchmark", source, flags)
+        new = _make_experiment_from_description(clean_task_name(target.stem) or "my-benchmark", source, flags)
     else:
         new = _make_experiment_from_items(kind, source or "", flags, target)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
@@ -105,14 +105,14 @@ def _default_file_stem(kind: InitKind, source: str) -> str:
     return clean_task_name(Path(source).stem) or "items"
 
 
-def _fill_described_experiment(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
+def _make_experiment_from_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
     return NewExperiment(
         by="coeval init",
         name=name,
         task=name,
         description=description or "Answer a customer's message.",
         output="A short, complete answer in plain prose.",
-        models=_parse_models(flags.model, ROLES),
+        models=_parse_models_or_simulate(flags.model, ROLES),
     )
 
 
@@ -123,10 +123,10 @@ def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, t
     if (problem := find_name_problem(student, is_model=True)) is not None:
         raise UsageError(f"--student: {problem}")
     roles = [*(["student"] if kind is InitKind.TABLE else []), *([] if flags.label else ["judge"])]
-    models = _parse_models(flags.model, roles) if roles or flags.model else ()
+    models = _parse_models_or_simulate(flags.model, roles) if roles or flags.model else ()
     response = ""
     if kind is InitKind.ANSWERS:
-        response = flags.response or _find_answer_column(source, flags.encoding)
+        response = flags.response or _find_usual_answer_column(source, flags.encoding)
     elif kind is InitKind.FUNCTION:
         file, _, function = source.rpartition(":")
         if not file or not function:
@@ -136,7 +136,7 @@ def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, t
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
-    new_items = preview_and_import(
+    new_items = preview_and_import_or_return_items(
         items,
         IngestFlags(
             prompt=_as_flag_values(flags.prompt),
@@ -170,7 +170,7 @@ def _as_flag_values(name: str | None) -> tuple[str, ...]:
     return () if name is None else (name,)
 
 
-def _find_answer_column(path: str, encoding: str | None) -> str:
+def _find_usual_answer_column(path: str, encoding: str | None) -> str:
     columns = _read_table_columns(path, encoding)
     for name in _ANSWER_COLUMNS:
         if name in columns:
@@ -198,7 +198,7 @@ def _make_sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
 _MODEL = re.compile(r"([a-z_]+)/(.+?)(?:@(https?://[^\s=]+))?(?:=([a-z, ]+))?")
 
 
-def _parse_models(texts: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
+def _parse_models_or_simulate(texts: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
     """Parse models; without any, use simulated ones. The first model gets the ``roles`` that no other has."""
     if not texts:
         return simulated_models(roles)
@@ -285,4 +285,4 @@ def init(
             raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None
-    write_new_file(kind, source, file, InitFlags(**flags_given), load_keys(keys))
+    write_experiment_or_sweep_file(kind, source, file, InitFlags(**flags_given), load_keys(keys))

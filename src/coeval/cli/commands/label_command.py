@@ -13,8 +13,8 @@ from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, 
 from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
-from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
-from coeval.reports.label_sheet import check_new_sheet, read_label_sheet, write_label_sheet
+from coeval.reports.label_session import LabelRequest, LabelSession, read_levels_by_question
+from coeval.reports.label_sheet import check_new_sheet, read_label_sheet_and_problems, write_label_sheet
 from coeval.reports.view.label_app import make_label_app
 from coeval.reports.view.view_app import ViewToken
 from coeval.store.output_folder import list_output_tasks, require_run
@@ -78,14 +78,14 @@ def label(
     folder = require_run(path)
 
     if sheet is not None:  # before anything is drawn
-        check_new_sheet(sheet, recorded_levels(folder, by))
+        check_new_sheet(sheet, read_levels_by_question(folder, by))
     chosen, people = tuple(factor or ()), split_names(among)
     request = LabelRequest(by, n, chosen, seed, people, overlap, draws=read is None, items=tuple(item or ()))
     session = LabelSession(folder, request)
     if sheet is not None:
         _write_sheet(session, sheet)
     elif read is not None:
-        _read_sheet(session, read)
+        _read_sheet_and_store_labels(session, read)
     else:
         _serve_labelling(session, port, open_it=open_it, no_token=no_token)
 
@@ -113,9 +113,12 @@ def _write_sheet(session: LabelSession, path: Path) -> None:
 _MOST_PROBLEMS = 20
 
 
-def _read_sheet(session: LabelSession, path: Path) -> None:
+def _read_sheet_and_store_labels(session: LabelSession, path: Path) -> None:
     """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
-    sheet, messages = read_label_sheet(path, session.questions, session.levels_by_id), streams.messages()
+    sheet, messages = (
+        read_label_sheet_and_problems(path, session.questions, session.levels_by_id),
+        streams.messages(),
+    )
     session.append_labels(sheet.labels)
     for problem in sheet.problems[:_MOST_PROBLEMS]:
         streams.warn(messages, problem)

@@ -81,7 +81,7 @@ def _parse_phase(text: str) -> Phase:
     raise UsageError(f"--phase {text}: the phases are {', '.join(PHASES)}, or 1 to {len(PHASES)}")
 
 
-def _line_counts(files: list[FileState]) -> list[int | str]:
+def _sum_lines_and_gaps(files: list[FileState]) -> list[int | str]:
     """Return lines, failed, invalid; then planned, there and missing, empty without a plan to count by."""
     counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
     gaps = [file.gap for file in files if file.gap is not None]
@@ -97,7 +97,7 @@ _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 def _show_counts(
     title: str, heading: str, files_by_name: dict[str, list[FileState]], console: Console
 ) -> None:
-    rows = [(name, *_line_counts(files)) for name, files in files_by_name.items()]
+    rows = [(name, *_sum_lines_and_gaps(files)) for name, files in files_by_name.items()]
     show_rows(console, title, (*make_columns(heading), *make_columns(*_HEADINGS, kind="count")), rows)
 
 

@@ -25,7 +25,7 @@ from coeval.cli.command_names import (
     split_names,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import describe_check_failures, print_gaps, print_remedy
+from coeval.cli.views.gaps_view import describe_failure_if_only_checks_owed, print_gaps, print_remedy
 from coeval.cli.views.progress_view import print_open_batches, show_progress_while
 from coeval.cli.views.results_view import print_results
 from coeval.cli.views.table_view import show_tables
@@ -44,7 +44,7 @@ from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.start.checks import describe_check_code
 from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.description_report import models_table, phases_table, tasks_table
+from coeval.reports.description_report import models_and_roles_table, phases_table, tasks_table
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.rundir import RunDir
 
@@ -159,9 +159,9 @@ def run(
     if dry_run:
         print_dry_run(settled.config, options, keys)
     elif estimate_only:
-        from coeval.cli.commands.estimate_report import estimate_and_print
+        from coeval.cli.commands.estimate_report import estimate_write_and_print
 
-        estimate_and_print(settled.config, options, keys)
+        estimate_write_and_print(settled.config, options, keys)
     else:
         raise typer.Exit(run_and_print(settled.config, options, keys, config, trackers))
 
@@ -196,14 +196,14 @@ def plan(
     \b
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
-    from coeval.cli.commands.estimate_report import estimate_and_print
+    from coeval.cli.commands.estimate_report import estimate_write_and_print
 
     policy = choose_change_policy(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, split_names(only_models), policy, phase_barriers)
     settled = read_experiment_file(config, options, resume).with_experiment_settings(
         estimate_samples=estimate_samples
     )
-    estimate_and_print(settled.config, options, keys, as_json=as_json)
+    estimate_write_and_print(settled.config, options, keys, as_json=as_json)
 
 
 PAGE_ONLY = ("values",)
@@ -236,7 +236,7 @@ def describe(
     """
     from coeval.cli.views.description_view import check_page_path, preview_experiment, print_report
     from coeval.reports.description_report import description_report
-    from coeval.reports.site.page import write_page
+    from coeval.reports.site.page import make_page
 
     if out is not None:
         check_page_path(out, config)
@@ -246,7 +246,7 @@ def describe(
     if not prompts:
         streams.say(messages, "--prompts prints the prompts in full.", "dim")
     if out is not None:
-        write_bytes_atomic(out, write_page(report))
+        write_bytes_atomic(out, make_page(report))
         streams.say(messages, f"written: {out}")
 
 
@@ -283,7 +283,9 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> Non
     forecast = forecast_start(config, options)
     for sentence in forecast.warnings:
         warn(messages, sentence)
-    show_tables(results, [models_table(config, options.models_to_open(config))], has_text_above=False)
+    show_tables(
+        results, [models_and_roles_table(config, options.models_to_open(config))], has_text_above=False
+    )
     for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
     show_tables(results, [phases_table(config, forecast, options), tasks_table(forecast)])
@@ -315,7 +317,6 @@ def run_and_print(
 
 
 def run_with_progress(config: Config, options: RunOptions, key_file: Path | None) -> Run:
-    """Run a configuration with progress on the terminal."""
 
     async def work(context: SessionContext) -> Run:
         loading = asyncio.create_task(_preload_result_tables())
@@ -370,7 +371,7 @@ def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Consol
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "Raise what is used up first: the warnings above name it." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
-        first = first or describe_check_failures(RunDir(run.path), others)
+        first = first or describe_failure_if_only_checks_owed(RunDir(run.path), others)
         print_remedy(messages, summary.short, next_command, owed=summary.missing, first=first)
         if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")

@@ -21,9 +21,10 @@ from coeval.cli.views.folder_status import read_folder_status, show_status, watc
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars
 from coeval.core.model import judge_name
 from coeval.core.records import Usage
-from coeval.core.text import dollars, pluralize
+from coeval.core.text import pluralize
 from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
@@ -83,7 +84,7 @@ def status(
     failed_jobs = 0
     if fetch_batches or cancel_batches:
         if is_run:
-            failed_jobs = _fetch_jobs_and_count_unchecked(RunDir(path), keys, cancel=cancel_batches)
+            failed_jobs = _fetch_or_cancel_and_count_unchecked(RunDir(path), keys, cancel=cancel_batches)
         else:
             failed_jobs = _cancel_jobs_and_count_failures(RunDir(path), keys, find_writer_pid(path))
     console = streams.results()
@@ -137,7 +138,7 @@ def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: i
     except (KeyError, OSError):
         by = "unknown"
     with _lock_folder_and_tasks(path):
-        recorded = sum_own_usage(RunDir(path)) if is_run else _read_output_usage(path)
+        recorded = sum_own_usage(RunDir(path)) if is_run else _sum_output_usage_by_account(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         spent, perhaps = dollars(account.spent_usd), dollars(account.settlements[-1].perhaps_usd)
@@ -156,7 +157,7 @@ def _lock_folder_and_tasks(path: Path) -> Iterator[None]:
         yield
 
 
-def _read_output_usage(output: Path) -> dict[str, Usage]:
+def _sum_output_usage_by_account(output: Path) -> dict[str, Usage]:
     """Return the usage in an output folder's records by account name. A judge may have another name in its
     records, and answers may bear a checkpoint's name, which has no account."""
     accounts = read_accounts(output / "usage.json")
@@ -178,16 +179,16 @@ def _parse_model_and_usd(text: str) -> tuple[str, float]:
     raise UsageError(f"--settle {text}: write MODEL=USD, as in judge-1=2.15")
 
 
-def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: int | None) -> int:
-    """Cancel an output folder's batch jobs; return how many failed. ``writer``: the process at work there."""
+def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer_pid: int | None) -> int:
+    """Cancel an output folder's batch jobs; return how many failed. ``writer_pid``: who works there."""
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
         streams.say(messages, "There are no batch jobs.")
         return 0
-    if writer is not None:
+    if writer_pid is not None:
         raise UsageError(
-            f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
+            f"process {writer_pid} is at work in {output.path}; end it first (Ctrl-C, or kill {writer_pid})"
         )
     key_set, note = load_keys(keys), partial(streams.say, messages)
     with _lock_folder_and_tasks(output.path):
@@ -201,7 +202,7 @@ def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: i
     return failed_jobs
 
 
-def _fetch_jobs_and_count_unchecked(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
+def _fetch_or_cancel_and_count_unchecked(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     """Make records of what batch jobs returned, without requests; return how many could not be checked."""
     messages = streams.messages()
     if not folder.pending_batches.exists():

@@ -19,7 +19,7 @@ from coeval.cli.views.folder_status import read_folder_status
 from coeval.core.errors import UsageError
 from coeval.reports.compared_sides import open_side_groups_and_notes
 from coeval.reports.comparison_page import comparison_page
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import make_page
 from coeval.reports.view.view_app import ViewToken, make_view_app
 from coeval.reports.view.viewed_folder import ViewedPlaces
 from coeval.simulation.server import serve
@@ -94,17 +94,17 @@ def serve_pages(
     run_server(serve(app, _HERE, port, begin), _HERE, port)
 
 
-def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+def _render_comparison_page(folders: Sequence[Path], best_by_folder: Sequence[str | None]) -> bytes:
     """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
         with open_side_groups_and_notes(folders, students) as (groups, notes):
-            return write_page(comparison_page(compare_sides(groups, notes)))
+            return make_page(comparison_page(compare_sides(groups, notes)))
 
     try:
         return render([])
     except UsageError:
-        best_students = [name for name in best if name is not None]
+        best_students = [name for name in best_by_folder if name is not None]
         if len(best_students) < len(folders):
             raise
         return render(best_students)

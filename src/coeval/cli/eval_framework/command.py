@@ -24,7 +24,7 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.command(cls=GroupedCommand)(with_settings_flags(EvalSettings, of_tasks=True)(evaluate))
+    app.command(cls=GroupedCommand)(with_settings_flags(EvalSettings, task_flags=True)(evaluate))
     return app
 
 

@@ -50,8 +50,8 @@ from coeval.reports.content import ReportTable, make_columns
 from coeval.reports.measure_table import (
     SAMPLE_COLUMNS,
     TaskMetrics,
+    mean_sem_cells,
     metric_as_share,
-    sample_cells,
     task_metrics_table,
 )
 from coeval.store.jsonl import write_json_atomic
@@ -70,7 +70,7 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
     if results.file.isatty():
         results.print()
     _print_metrics_by_task(outcome, results)
-    if figures := read_sample_figures(outcome):
+    if figures := read_figures_by_task_and_metric(outcome):
         results.print()
         _print_sample_figures(figures, results)
     names = ShownNames.of(cost.model for cost in outcome.costs)
@@ -135,7 +135,7 @@ def _print_metrics_by_task(outcome: Outcome, console: Console) -> None:
         say(console, f"n: {counted}; {own_line}.", "dim")
 
 
-def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
+def read_figures_by_task_and_metric(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     """Return figures over numbered samples by task and metric; tasks without such samples are absent."""
     folder_by_task = {
         task.summary.task: task.folder.parents[1]
@@ -157,7 +157,7 @@ def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
 
 def _print_sample_figures(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
     rows = tuple(
-        (task, name, *sample_cells(figure, figure.ci95))
+        (task, name, *mean_sem_cells(figure, figure.ci95))
         for task, metrics in figures.items()
         for name, figure in metrics.items()
     )
@@ -264,7 +264,6 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
 
 
 def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
     return {
         "exit_code": outcome.exit_code,
         "interrupted": outcome.interrupted,
@@ -277,6 +276,6 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             }
             for task in outcome.tasks
         },
-        "over_runs": read_sample_figures(outcome),
+        "over_runs": read_figures_by_task_and_metric(outcome),
         "costs": list(outcome.costs),
     }

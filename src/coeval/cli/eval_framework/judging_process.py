@@ -26,10 +26,10 @@ from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_or
 
 
 def main() -> None:
-    run_to_exit(_judge, Frontend.SWEEP)
+    run_to_exit(_run_judging_process, Frontend.SWEEP)
 
 
-def _judge() -> None:
+def _run_judging_process() -> None:
     if len(sys.argv) not in (2, 3):
         raise UsageError("coeval.cli.eval_framework.judging_process takes its log and a file of keys")
     key_file = Path(sys.argv[2]) if len(sys.argv) == 3 else None

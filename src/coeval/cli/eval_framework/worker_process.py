@@ -28,29 +28,29 @@ from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
 from coeval.sweeps.server_log import LOG
 from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_worker
-from coeval.sweeps.worker_run import KeptServer, run_worker
+from coeval.sweeps.worker_run import KeptServer, run_worker_and_write_result
 
 LIFELINE, ANSWERS = 0, 1
 log = logging.getLogger("coeval")
 
 
 def main() -> None:
-    run_to_exit(_worker, Frontend.SWEEP)
+    run_to_exit(_run_worker_process, Frontend.SWEEP)
 
 
-def _worker() -> None:
+def _run_worker_process() -> None:
     if len(sys.argv) > 2:
         raise UsageError("coeval.cli.eval_framework.worker_process takes the folder of one worker, or none")
     keys = Keys.load(None, env=os.environ, cwd=Path.cwd(), home=Path.home())
     if len(sys.argv) == 1:
         run_async(run_interruptible(lambda interrupt: _run_workers_from_stdin(keys, interrupt), log.info))
         return
-    worker = _read_worker_folder(Path(sys.argv[1]))
+    worker = _read_worker_and_link_logs(Path(sys.argv[1]))
     with write_log(worker.folder / WORKER_LOG, "INFO"):
         run_async(run_interruptible(lambda interrupt: _run_one_worker(worker, keys, interrupt), log.info))
 
 
-def _read_worker_folder(folder: Path) -> Worker:
+def _read_worker_and_link_logs(folder: Path) -> Worker:
     try:
         worker = read_worker(folder)
     except FileNotFoundError as error:
@@ -61,7 +61,7 @@ def _read_worker_folder(folder: Path) -> Worker:
 
 async def _run_one_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
     with watch_lifeline(interrupt, asyncio.Queue()):
-        return await run_worker(worker, keys, interrupt)
+        return await run_worker_and_write_result(worker, keys, interrupt)
 
 
 async def _run_workers_from_stdin(keys: Keys, interrupt: asyncio.Event) -> None:
@@ -71,9 +71,9 @@ async def _run_workers_from_stdin(keys: Keys, interrupt: asyncio.Event) -> None:
         async with aclosing(KeptServer()) as kept:
             while not interrupt.is_set():
                 line = await await_unless_interrupted(folders.get(), interrupt, "there are no more workers")
-                worker = _read_worker_folder(Path(decode(line, str)))
+                worker = _read_worker_and_link_logs(Path(decode(line, str)))
                 with write_log(worker.folder / WORKER_LOG, "INFO"):
-                    await run_worker(worker, keys, interrupt, kept)
+                    await run_worker_and_write_result(worker, keys, interrupt, kept)
                 os.write(ANSWERS, line + b"\n")
 
 

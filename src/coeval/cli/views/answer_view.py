@@ -102,7 +102,7 @@ class AnswerView:
         self._console.print()
         sample = f" (sample {answer.sample + 1})" if answer.sample else ""
         name = escape_line(f"answer of {answer.student_model_id}{sample}")
-        self._print_line(Text(name, style="bold") + _format_score_and_cut_off(judged, answer))
+        self._print_line(Text(name, style="bold") + _format_score_disagreement_and_cut_off(judged, answer))
         self._print_line(answer.id, "dim")
         self._print_failure_if_bad(answer)
         self._print_named_text("reasoning", answer.reasoning)
@@ -117,7 +117,7 @@ class AnswerView:
 
     def _print_judgment(self, judgment: Evaluation) -> None:
         head = Text(escape_line(f"{judgment.judge_model_id}: "), style="cyan")
-        self._print_line(head + Text(", ").join(_format_scores(judgment, self._planned)))
+        self._print_line(head + Text(", ").join(_format_scores_and_labels(judgment, self._planned)))
         self._print_failure_if_bad(judgment)
         for factor, reason in (judgment.reasons or {}).items():
             self._print_text(f"{factor}: {reason}", style="dim")
@@ -163,7 +163,7 @@ class AnswerView:
             self._console.print(Text(blanks) + part, soft_wrap=True)
 
 
-def _format_score_and_cut_off(judged: JudgedAnswer, answer: Response) -> Text:
+def _format_score_disagreement_and_cut_off(judged: JudgedAnswer, answer: Response) -> Text:
     parts = [] if judged.score is None else [f"score {format_points(judged.score)}"]
     if judged.disagreement is not None:
         parts.append(f"disagreement {format_points(judged.disagreement)}")
@@ -174,7 +174,6 @@ def _format_score_and_cut_off(judged: JudgedAnswer, answer: Response) -> Text:
 
 
 def _has_only_scores(judgment: Evaluation) -> bool:
-    """Check whether a judge's reply holds its scores and nothing else."""
     try:
         reply = decode(judgment.raw or "")
     except Undecodable:
@@ -183,7 +182,7 @@ def _has_only_scores(judgment: Evaluation) -> bool:
     return isinstance(reply, dict) and reply.keys() == scored
 
 
-def _format_scores(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
+def _format_scores_and_labels(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
     """Yield each level, value, missing factor and label of a judgment, coloured."""
     for factor, level in judgment.scores.items():
         yield Text(escape_line(f"{factor} ")) + Text(escape_line(level), style=_STYLE.get(level, "red"))

@@ -20,7 +20,7 @@ from coeval.analysis.comparison.comparison_report import (
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
-    pair_columns,
+    make_pair_and_difference_columns,
     pair_headings,
     print_and_drop_incomparable,
     print_full_names,
@@ -46,16 +46,16 @@ _LEGEND = (
 )
 
 
-def print_sweeps(comparison: SweepComparison, console: Console) -> None:
+def print_sweep_comparison(comparison: SweepComparison, console: Console) -> None:
     """Print findings on sweeps, best checkpoints, last steps, and runs against each other."""
-    from coeval.reports.training_report import best_checkpoints_table, last_steps_table, run_table
+    from coeval.reports.training_report import best_by_task_table, last_steps_table, runs_at_equal_steps_table
 
     for sentence in comparison.sentences:
         say(console, sentence)
-    show_tables(console, [best_checkpoints_table(comparison).reorder_columns("task", "best", last="tied")])
+    show_tables(console, [best_by_task_table(comparison).reorder_columns("task", "best", last="tied")])
     if comparison.changes:
         show_tables(console, [last_steps_table(comparison).reorder_columns("run", "task")])
-    table = run_table(comparison)
+    table = runs_at_equal_steps_table(comparison)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
         title = f"{table.title}: the others − {base}"
@@ -137,7 +137,7 @@ def _difference_table(
     judged = any(comparison.ci95_over_judges is not None for comparison in comparisons)
     columns = (
         ReportColumn("name", heading),
-        *pair_columns(*pair),
+        *make_pair_and_difference_columns(*pair),
         *(make_columns("judges", kind="gap") if judged else ()),
         *make_columns("p", kind="probability"),
         *make_columns("n", kind="count"),

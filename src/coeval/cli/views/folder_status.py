@@ -19,16 +19,17 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import (
-    describe_check_failures,
+    describe_failure_if_only_checks_owed,
     print_remedy,
-    show_lacking_files,
+    show_lacking_and_count_hidden,
     show_unscored_checks,
 )
 from coeval.cli.views.progress_view import show_batch_jobs
 from coeval.cli.views.table_view import print_full_names, show_costs, show_rows
 from coeval.core.errors import StoreError
+from coeval.core.figures import dollars, limit_in_dollars
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import dollars, limit_in_dollars, pluralize
+from coeval.core.text import pluralize
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
@@ -47,13 +48,13 @@ EVERY_S = 2.0
 _MOST_LOOKING = 0.1
 
 
-def watch_folder(show: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
+def watch_folder(render_text: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
     """Repeat what ``show`` returns until nobody is at work: in place on a terminal, elsewhere below if it has
     changed."""
     last: str | None = None
     while True:
         going_on, began = is_at_work(), time.monotonic()
-        text = show()
+        text = render_text()
         if text != last:
             _write_screen(text, console, first=last is None)
             last = text
@@ -112,7 +113,7 @@ class MoneyShown(msgspec.Struct, frozen=True):
     set_aside_usd: float
 
     @property
-    def is_used_up(self) -> bool:
+    def leaves_too_little(self) -> bool:
         """Check whether the rest may not pay for another request."""
         taken = self.spent_usd + self.perhaps_usd + self.in_jobs_usd + self.set_aside_usd
         return self.limit_usd is not None and taken > (1 - _TOO_LITTLE) * self.limit_usd
@@ -134,7 +135,7 @@ class CallsShown(msgspec.Struct, frozen=True):
     sent: int
 
     @property
-    def is_used_up(self) -> bool:
+    def leaves_too_little(self) -> bool:
         return self.sent >= self.limit
 
     def __str__(self) -> str:
@@ -149,7 +150,7 @@ class BudgetShown(msgspec.Struct, frozen=True):
     max_cost_usd: dict[str, MoneyShown] = {}
     max_calls: dict[str, CallsShown] = {}
 
-    def limits(self) -> Iterator[tuple[str, MoneyShown | CallsShown]]:
+    def list_limits_by_key(self) -> Iterator[tuple[str, MoneyShown | CallsShown]]:
         """Yield each limit that the experiment sets, by its key."""
         if self.total.limit_usd is not None:
             yield "experiment.budget_usd", self.total
@@ -183,11 +184,11 @@ def read_folder_status(path: Path) -> FolderStatus:
     if not folder.is_run():
         with OutputReader(path) as reader:
             phases, status = _count_output_phases(reader), reader.status_when_idle()
-        return _read_rest(folder, phases, None, StateShown(status if pid is None else "running", pid))
+        return _complete_status(folder, phases, None, StateShown(status if pid is None else "running", pid))
     if sentence := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
-        return _read_rest(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(sentence,))
+        return _complete_status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(sentence,))
     look = inspect_if_doubtful(folder, config := load_run_config(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
@@ -196,10 +197,10 @@ def read_folder_status(path: Path) -> FolderStatus:
     run = path.name if meta is None else meta.experiment_id
     experiment = None if isinstance(config, str) else config.experiment
     notes = (*mixed, *look.recorded.describe_discarded_replies())
-    return _read_rest(folder, phases, run, StateShown(status, pid), experiment, notes)
+    return _complete_status(folder, phases, run, StateShown(status, pid), experiment, notes)
 
 
-def _read_rest(
+def _complete_status(
     folder: RunDir,
     phases: dict[str, PhaseStatus],
     run: str | None,
@@ -301,7 +302,7 @@ def show_status(path: Path, console: Console) -> None:
     limits, unknown = [], ""
     if not isinstance(config, str):  # else why it cannot be read is told of what is missing
         try:
-            limits = list(_read_budget(folder.usage, config.experiment, at_work=at_work).limits())
+            limits = list(_read_budget(folder.usage, config.experiment, at_work=at_work).list_limits_by_key())
         except StoreError as error:
             unknown = str(error)
     if not is_run:
@@ -330,7 +331,7 @@ def show_status(path: Path, console: Console) -> None:
         if not at_work:
             look = "--fetch-batches" if is_run else "the same eval-framework command"
             say(console, f"As of the last check; {look} checks again.", "dim")
-    _show_error_counts(folder.errors, console)
+    _show_error_counts_and_last(folder.errors, console)
 
 
 def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Console) -> None:
@@ -351,7 +352,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     for sentence in look.recorded.describe_discarded_replies():
         say(console, f"{sentence[0].upper()}{sentence[1:]}.")
     if look.report is not None:
-        _show_invalid_and_owed(look.report, folder, limits, console)
+        _show_invalid_owed_and_remedy(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
@@ -361,7 +362,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
             warn(console, look.report.gaps.mixed)
         owed = [file for file in look.report.files if file.owed]
         lacking = [(f"{file.path.parent.name}/{file.path.name}", file.owed) for file in owed]
-        if left_out := show_lacking_files(lacking, console, _MOST_ROWS, "Files that lack records"):
+        if left_out := show_lacking_and_count_hidden(lacking, console, _MOST_ROWS, "Files that lack records"):
             console.print(f"… and {left_out:,} more")
     show_unscored_checks(folder, console)
 
@@ -390,7 +391,9 @@ def _show_phases(
     show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
 
-def _show_invalid_and_owed(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
+def _show_invalid_owed_and_remedy(
+    report: RepairReport, folder: RunDir, limits: Limits, console: Console
+) -> None:
     """Print invalid and owed records, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
@@ -403,15 +406,14 @@ def _show_invalid_and_owed(report: RepairReport, folder: RunDir, limits: Limits,
     owed = sum(file.owed for file in report.files)
     if (owed or gaps.unsettled) and folder.writer_pid() is None:
         checks = owed - sum(supply.missing for supply in gaps.short)
-        used_up = ", ".join(key for key, limit in limits if limit.is_used_up)
+        used_up = ", ".join(key for key, limit in limits if limit.leaves_too_little)
         raised = f"Raise these limits first: {used_up}."
-        first = raised if used_up else describe_check_failures(folder, checks)
+        first = raised if used_up else describe_failure_if_only_checks_owed(folder, checks)
         whole = owed + len(gaps.unsettled)
         print_remedy(console, gaps.short, build_continue_command(folder), owed=whole, first=first)
 
 
-def _show_error_counts(errors: Path, console: Console) -> None:
-    """Print how often each kind of error occurred, and the last errors."""
+def _show_error_counts_and_last(errors: Path, console: Console) -> None:
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)
     for error in read_decodable_lines(errors, ErrorLine):

@@ -35,13 +35,13 @@ def print_missing_records(missing: MissingRecords, folder: RunDir, console: Cons
     if gaps is None:
         return
     most = _MOST_FILES if console.file.isatty() else None
-    if left_out := show_lacking_files(gaps.missing_by_file, console, most):
+    if left_out := show_lacking_and_count_hidden(gaps.missing_by_file, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
     print_remedy(console, gaps.short, build_continue_command(folder), owed=gaps.owed)
 
 
-def show_lacking_files(
+def show_lacking_and_count_hidden(
     lacking: Sequence[tuple[str, int]], console: Console, most: int | None, title: str = ""
 ) -> int:
     """Print which files lack how many records, most first, and return how many more files do."""
@@ -66,7 +66,7 @@ def print_remedy(
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
 
 
-def describe_check_failures(folder: RunDir, owed: int) -> str:
+def describe_failure_if_only_checks_owed(folder: RunDir, owed: int) -> str:
     """Name the first reason why checks have no score if only checks are ``owed``; else return ''."""
     unscored = read_unscored_checks(folder)
     if not unscored.records or owed > unscored.records:

@@ -68,7 +68,7 @@ def junit_xml(report: GateReport) -> bytes:
     what does not decide is skipped."""
     root = Element("testsuites", name="coeval gate")
     for gated in report.candidates:
-        kinds = [_junit_outcome(task) for task in gated.tasks]
+        kinds = [_junit_element_name(task) for task in gated.tasks]
         counts = {
             "tests": len(kinds),
             "failures": kinds.count("failure"),
@@ -88,7 +88,7 @@ def junit_xml(report: GateReport) -> bytes:
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _junit_outcome(task: GatedTask) -> str:
+def _junit_element_name(task: GatedTask) -> str:
     if task.verdict == "GO":
         return ""
     if task.blocks_go:

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from coeval.cli.streams import say
 from coeval.cli.views.table_view import show_rows, show_table
-from coeval.core.figures import MISSING
+from coeval.core.figures import MISSING, dollar_rate
 from coeval.core.model import ModelSpec
-from coeval.core.text import dollar_rate, pluralize
+from coeval.core.text import pluralize
 from coeval.engine.probing import HostReport, OfferedModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
@@ -69,17 +69,16 @@ def _explain_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
 
 
 def print_credentials(credentials: Sequence[FoundCredential], console: Console) -> None:
-    """Print a row for each credential."""
     rows = []
     for credential in credentials:
         label = credential.interface
         label += f" (account {credential.account})" if credential.account is not None else ""
         label += f" (model {credential.model})" if credential.model is not None else ""
-        rows.append((label, credential.usable, _describe_credential_places(credential)))
+        rows.append((label, credential.usable, _describe_places_or_what_to_set(credential)))
     show_rows(console, "", make_columns("interface", "usable", "found"), rows)
 
 
-def _describe_credential_places(credential: FoundCredential) -> str:
+def _describe_places_or_what_to_set(credential: FoundCredential) -> str:
     """List fields with their places, or what to set if something is missing."""
     parts = [f"{field}: {path}" for field, path in credential.found.items()]
     if credential.usable:
@@ -158,12 +157,12 @@ def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, object]]:
     ]
 
 
-def _model_as_data(model: OfferedModel, names: Mapping[str, Sequence[str]]) -> dict[str, object]:
+def _model_as_data(model: OfferedModel, names_by_id: Mapping[str, Sequence[str]]) -> dict[str, object]:
     tariff = model.tariff
     price = tariff and {"rates": tariff.rates, "tiers": tariff.tiers, "source": tariff.source}
     return {
         "id": model.id,
-        "names": list(names.get(model.id, ())),
+        "names": list(names_by_id.get(model.id, ())),
         "context_window": model.context_window,
         "price": price,
     }

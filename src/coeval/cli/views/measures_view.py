@@ -72,12 +72,11 @@ def _select_shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
             scores = ranked_scores_table(measures) if scored else None
         case OutputMeasures():
             parts, scores = output_part_tables(measures, selected.keys()), None
-    kept = [part for part in parts if isinstance(part, Sentence) or _has_figures(part)]
+    kept = [part for part in parts if isinstance(part, Sentence) or _has_more_than_counts(part)]
     return _ShownAnalysis(bool(selected.get("simulated")), scores, selected.get("findings", ()), kept)
 
 
-def _has_figures(table: ReportTable) -> bool:
-    """Check whether a table has more than counts."""
+def _has_more_than_counts(table: ReportTable) -> bool:
     if table.name == "confusion":
         return bool(table.rows)
     figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]

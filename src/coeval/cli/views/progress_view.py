@@ -86,14 +86,14 @@ class Progress:
     def warn(self, message: str) -> None:
         warn(self._console, message)
 
-    def animate(self, picture: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
+    def try_animate(self, draw: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
         """Keep drawing on a terminal; return False elsewhere."""
         if not self._console.file.isatty() or self._console.is_dumb_terminal:
             return False
         self._live = Live(
             console=self._console,
             refresh_per_second=frames_per_s,
-            get_renderable=picture,
+            get_renderable=draw,
             redirect_stdout=False,  # results are none of the progress
             transient=transient,
         )
@@ -117,12 +117,12 @@ class Terminal(Progress):
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         if self._thread is not None:
-            self._print_lines()
+            self._print_changed_lines()
 
     def begin(self, board: Board) -> None:
         self._board = board
-        if not self.animate(self._draw_all_bars, FRAMES_PER_S):
-            self.start_thread(self._keep_printing)
+        if not self.try_animate(self._draw_all_bars, FRAMES_PER_S):
+            self.start_thread(self._keep_printing_changed_lines)
 
     def _planned_phase_counts(self) -> list[PhaseCount]:
         return [count for count in self._board.phases.values() if count.planned] if self._board else []
@@ -133,14 +133,13 @@ class Terminal(Progress):
         size = self._console.size
         return draw_bars(counts, figures, max(1, size.width - _CTRL_C), size.height)
 
-    def _keep_printing(self) -> None:
+    def _keep_printing_changed_lines(self) -> None:
         wait = FIRST_LINE_S
         while not self._ended.wait(wait):
-            self._print_lines()
+            self._print_changed_lines()
             wait = min(LAST_LINE_S, wait * 1.5)
 
-    def _print_lines(self) -> None:
-        """Print a line for each phase whose counts have changed."""
+    def _print_changed_lines(self) -> None:
         board = self._board
         if board is None:
             return
@@ -206,7 +205,6 @@ _TAG = 8
 
 
 def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Report the jobs that continue at their providers."""
     show_batch_jobs(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:
@@ -216,7 +214,6 @@ def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 
 def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Print a row for each job."""
     columns = (
         *make_columns("batch", "model", "phase"),
         *make_columns("requests", "done", "age", "checked", kind="count"),
@@ -242,7 +239,7 @@ def show_progress_while(keys: Keys, work: Callable[[SessionContext], Coroutine[A
     """Run work that calls models and show its progress. Ctrl-C before it begins ends it."""
     messages = streams.messages()
     try:
-        with streams.redirect_user_output(), Terminal(messages) as terminal:
+        with streams.send_user_output_to_stderr(), Terminal(messages) as terminal:
             return run_async(
                 run_interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
             )

@@ -22,7 +22,7 @@ from coeval.analysis.run_results import (
     BoundedScore,
     lacking_task_and_cut_off_sentences,
     missing_cut_off_or_empty_warnings,
-    missing_label_sentences,
+    missing_labels_may_reorder_sentences,
 )
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import print_and_drop_incomparable, print_full_names, show_costs, show_tables
@@ -61,7 +61,7 @@ def _escape_character(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def print_tables(
+def print_results_or_parts(
     results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """Print results, or their ``parts``; ``labels`` as in `short_names`."""
@@ -121,7 +121,6 @@ def print_results(results: Results, console: Console, labels: Mapping[str, str] 
 
 
 def explain_empty_breakdown(results: Results, by: By) -> str:
-    """Say why there is no part of this kind."""
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
@@ -211,11 +210,11 @@ def result_warnings(results: Results) -> Iterator[str]:
             for label in rows
             if not label.removed and label.least is not None and label.most is not None
         )
-        yield from map(escape_line, missing_label_sentences(label_name, bounded))
+        yield from map(escape_line, missing_labels_may_reorder_sentences(label_name, bounded))
 
 
 def _label_notes(results: Results) -> Iterator[str]:
-    if results.scored and results.only_labelled:
+    if results.scored and results.label_only_tasks:
         yield f"({LABELS}): label accuracy, the share of right answers; in no overall score."
     if results.labels:
         yield LABEL_INTERVAL

@@ -53,7 +53,7 @@ def pair_headings(a: str, b: str) -> tuple[str, str]:
     return (a, b) if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b")
 
 
-def pair_columns(a: str, b: str, difference: str = "b − a") -> tuple[ReportColumn, ...]:
+def make_pair_and_difference_columns(a: str, b: str, difference: str = "b − a") -> tuple[ReportColumn, ...]:
     """Make the columns of two sides' scores and their difference."""
     return (
         ReportColumn("a", a, "points", terminal=a),

@@ -14,9 +14,10 @@ from msgspec import Meta
 
 from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable
+from coeval.core.figures import dollars
 from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle
-from coeval.core.text import dollars, extract_json
+from coeval.core.text import extract_json
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, UsageError
+from coeval.core.figures import dollars
 from coeval.core.foreign import convert
 from coeval.core.model import Price
 from coeval.core.records import Usage
-from coeval.core.text import dollars
 from coeval.store.jsonl import read_json, write_json_atomic
 
 # US dollars: sums of the same costs in another order differ by less.

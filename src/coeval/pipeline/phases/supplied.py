@@ -25,7 +25,14 @@ from coeval.store.jsonl import replace_file
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.documents import CutDocuments, read_documents
-from coeval.tables.harvest import Harvest, ItemOrigin, Selection, draw_sample, read_origins, write_origin
+from coeval.tables.harvest import (
+    Harvest,
+    ItemOrigin,
+    Selection,
+    read_origins,
+    sample_if_requested,
+    write_origin,
+)
 from coeval.tables.item_map import ItemMap
 from coeval.tables.source_bytes import hash_file
 from coeval.tables.table_source import TableSource
@@ -76,7 +83,7 @@ def _read_rows(
     """Read the selected rows of a table as items of the file."""
     task, teacher = file.source.task.name, file.source.teacher
     prefix, harvest = item_prefix(task, teacher), Harvest(source.open_tables(), needed)
-    for row in draw_sample(harvest.read_items(chosen.read_limit), chosen):
+    for row in sample_if_requested(harvest.read_items(chosen.read_limit), chosen):
         made = build_item(row, prefix, task, teacher)
         file.add_record_and_find_first_line(made.line, made.item, row.line)
     file.rewritten = True
@@ -86,7 +93,7 @@ def _read_rows(
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
-    file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
+    file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_few_or_partial_items(chosen)]
     file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
 
@@ -304,7 +311,7 @@ def read_stored_supply(config: Config, folder: RunDir) -> Supply:
 def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None) -> Supply:
     """Read supplied items from the run's folder, else from the run that phase 3 inherits from; tables if they
     have changed. An older layout is read when it is converted. If documents are gone, their items stay."""
-    supply = Supply([], {}, documents=dict(_read_documents(config, folder)))
+    supply = Supply([], {}, documents=dict(_read_documents_by_task(config, folder)))
     for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
             supply.files.append(read_items_of_run_or_changed_table(ItemFile(path, source), folder))
@@ -318,7 +325,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
     return supply
 
 
-def _read_documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
+def _read_documents_by_task(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
     """Read the documents of tasks. Raises UsageError: they cannot be read, and no item was made yet."""
     for task in config.tasks:
         if (section := task.documents) is None:

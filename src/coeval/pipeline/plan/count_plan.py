@@ -168,7 +168,6 @@ def read_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
 
 
 def record_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
-    """Add the recipes of this start to ``recipes.json``."""
     recorded = read_recipes(folder)
     updated = recorded | _collect_recipes(setups)
     if updated != recorded:

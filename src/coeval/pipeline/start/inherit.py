@@ -194,7 +194,6 @@ def _describe_dropped_lines(dropped: Sequence[str]) -> str | None:
 
 
 def copy_if_absent(path: Path, target: Path) -> bool:
-    """Copy a file, unless the target exists; return whether it was copied."""
     if target.exists():
         return False
     with replace_file(target) as copy, open_file(path) as source:
@@ -238,7 +237,7 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     return {*locate_item_files(config, folder), *answers}
 
 
-def archive_new_phases(config: Config, folder: RunDir) -> Path | None:
+def move_phases_of_mode_new_aside(config: Config, folder: RunDir) -> Path | None:
     """Move what New phases hold to ``replaced/<UTC time>/``; return that folder, or None if they hold
     nothing. The run's account (``meta.json``, errors, configurations) goes along. If other phases hold
     records, recipes and inherited names stay."""

@@ -122,7 +122,6 @@ def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
 
 
 def _average_human_labels(source: RunDir) -> dict[ScoreKey, float]:
-    """Average the labels of several people by answer and factor."""
     values_by_key: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
         if label.is_persons_level and label.value is not None:

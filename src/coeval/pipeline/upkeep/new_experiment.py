@@ -132,7 +132,7 @@ def experiment_from_table(
 ) -> NewExperiment:
     """Make the experiment of a table, with one task of the same name; without ``models``, simulated ones."""
     identifier = clean_task_name(name) or "items"
-    description, output = _describe_task(table.map, table.labels)
+    description, output = _describe_task_and_output(table.map, table.labels)
     roles = [*([] if table.responses else ["student"]), *([] if table.labels else ["judge"])]
     against = "agrees with the reference" if table.map.reference is not None else "is right and complete"
     return NewExperiment(
@@ -169,7 +169,6 @@ _SWEEP_NOTES = {
 
 
 def write_sweep_text(settings: Mapping[str, Any]) -> str:
-    """Write the file of a sweep, each key with its note."""
     head = "# Written by `coeval init`; docs/sweeps.md explains each key, which is a flag of the command too."
     rows = [(f"{key}: {yaml_line(value)}", _SWEEP_NOTES[key]) for key, value in settings.items()]
     return "\n".join([head, "", *(f"{row:<40}  # {note}" for row, note in rows)]) + "\n"
@@ -252,7 +251,7 @@ def _write_experiment(new: NewExperiment) -> Iterator[str]:
         yield f"  budget_usd: {new.budget_usd:g}             # never more than that"
 
 
-def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+def _describe_task_and_output(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Write a first description and output description, for the user to improve."""
     values = [value for label_values in labels.values() for value in distinct_labels(label_values)]
     if not labels:

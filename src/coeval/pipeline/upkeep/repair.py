@@ -34,7 +34,7 @@ from coeval.store.jsonl import (
     read_json,
     read_torn_tail,
     read_whole_lines,
-    set_lines_aside,
+    set_lines_and_torn_tail_aside,
     store_error,
 )
 from coeval.store.legacy import is_legacy
@@ -330,7 +330,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
         answered = [
             (task.name, name) for task in config.tasks for name in config.students_with_existing_answers(task)
         ]
-    examiner = Examiner(dict(read_rubric_factors(folder)), answered)
+    examiner = Examiner(dict(read_rubric_factors_by_task(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
             examiner.gone += (records.item_prefix(source.task.name, source.teacher),)
@@ -385,8 +385,7 @@ def _examine_file(
     return state
 
 
-def read_rubric_factors(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
-    """Read each task's factors from the rubrics of phase 2."""
+def read_rubric_factors_by_task(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
     for path in folder.folder("rubric_mapping").glob("*.rubric.json"):
         with suppress(StoreError):  # reported as a document
             yield path.name.removesuffix(".rubric.json"), frozenset(read_json(path, dict[str, str]))
@@ -419,7 +418,7 @@ def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Pa
         meta.status = "incomplete"
         folder.write_meta(meta)
     if read_torn_tail(folder.errors):
-        set_lines_aside(folder.errors, (), aside / folder.errors.name)
+        set_lines_and_torn_tail_aside(folder.errors, (), aside / folder.errors.name)
     errors = Appender(folder.errors)
     try:
         for file in touched:
@@ -434,7 +433,7 @@ def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Pa
 
 def _move_invalid_lines_or_document(file: FileState, target: Path) -> None:
     if file.damaged is None:
-        set_lines_aside(file.path, file.flaws, target)
+        set_lines_and_torn_tail_aside(file.path, file.flaws, target)
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -530,7 +529,7 @@ def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
         return True
     if folder.writer_pid() is not None:
         return False
-    factors = dict(read_rubric_factors(folder))
+    factors = dict(read_rubric_factors_by_task(folder))
     unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored_factors)
     files = (path for kind in RECORD_FILES for path in folder.files(kind))
     return recorded.may_be_invalid or unknown or any(map(read_torn_tail, files))

@@ -12,11 +12,11 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCovera
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import join_names, pluralize
+from coeval.reports.charts.plots import HeatMap, heat_map, item_difficulty_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.where_section import keep_attributes_with_few_values
+from coeval.reports.experiment.where_section import drop_values_of_large_attributes
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.plots import HeatMap, heat_map, item_difficulty_plot
 
 # Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 1_000
@@ -41,7 +41,8 @@ _PROBLEMS: dict[str, Callable[[TaskCoverage], int]] = {
 def benchmark_section(evidence: RunEvidence) -> ReportSection:
     """Make the section on how well the items measure: difficulty, discrimination, coverage and duplicates."""
     measures, grid = evidence.measured.measures, evidence.measured.grid
-    items, strata = _sampled_items_table(measures.items), _attribute_values_table(measures.coverage, grid)
+    items = _flagged_and_sampled_items_table(measures.items)
+    strata = _items_by_value_and_teacher_table(measures.coverage, grid)
     pictures = []
     if any(row[3] is not None for row in items.rows):
         title = (
@@ -49,7 +50,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
             "item with those on all others."
         )
         pictures.append(Picture("dots", title, items.name, item_difficulty_plot(items.name, _FLAGS)))
-    if names := keep_attributes_with_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
+    if names := drop_values_of_large_attributes(dict.fromkeys(str(row[0]) for row in strata.rows)):
         values_by_teacher = HeatMap(
             strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"
         )
@@ -61,7 +62,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
         items,
         strata,
     )
-    texts = coverage_sentences(measures.coverage)
+    texts = item_problem_and_absent_value_sentences(measures.coverage)
     return ReportSection.with_rows(
         "benchmark", "Is the benchmark any good?", texts, pictures, tables, TASK_TABLE.name
     )
@@ -73,7 +74,7 @@ TEACHER_TABLE = MeasureTable(
 )
 
 
-def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
+def item_problem_and_absent_value_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     """Yield sentences on problems of items and on declared values that no item has."""
     items = sum(task.acr.n or 0 for task in coverage.values())
     scored = sum(task.scored for task in coverage.values())
@@ -104,7 +105,7 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
         yield "Every declared value of an attribute occurs in some item."
 
 
-def _item_problem(item: ItemMeasures) -> str:
+def _classify_item_problem(item: ItemMeasures) -> str:
     if item.near_duplicate_of is not None:
         return _TWIN
     if item.all_pass:
@@ -114,10 +115,10 @@ def _item_problem(item: ItemMeasures) -> str:
     return _REVERSED if item.is_reversed else _FINE
 
 
-def _sampled_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
+def _flagged_and_sampled_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
     """Make a table of items: those with a problem first, then a sample of the others, kept in their order."""
-    flagged = [name for name, item in items.items() if _item_problem(item) != _FINE]
-    fine = [name for name, item in items.items() if _item_problem(item) == _FINE]
+    flagged = [name for name, item in items.items() if _classify_item_problem(item) != _FINE]
+    fine = [name for name, item in items.items() if _classify_item_problem(item) == _FINE]
     random = np.random.default_rng(0)
     most_fine = max(_MOST_ITEMS - len(flagged), _MOST_ITEMS // 2)
     if len(fine) > most_fine:
@@ -132,7 +133,7 @@ def _sampled_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
 
 def _dubious_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
     """Make a table of items that discriminate badly or nearly repeat another, the worst first."""
-    names = [name for name, item in items.items() if _item_problem(item) != _FINE]
+    names = [name for name, item in items.items() if _classify_item_problem(item) != _FINE]
     worst = sorted(names, key=lambda name: (items[name].discrimination or 0.0, name))
     note = f"The first {_MOST_STRATA} of {len(worst):,}." if len(worst) > _MOST_STRATA else ""
     return item_table("dubious", "Items to check", items, worst[:_MOST_STRATA], note)
@@ -141,12 +142,12 @@ def _dubious_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
 def item_table(
     name: str, title: str, items: Mapping[str, ItemMeasures], names: list[str], note: str = ""
 ) -> ReportTable:
-    problem = (ReportColumn("flag", "Problem"), _item_problem)
+    problem = (ReportColumn("flag", "Problem"), _classify_item_problem)
     table = MeasureTable(name, title, ("Item",), ItemMeasures, "item", further=(problem,))
     return msgspec.structs.replace(table.fill({item_id: items[item_id] for item_id in names}), note=note)
 
 
-def _attribute_values_table(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTable:
+def _items_by_value_and_teacher_table(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTable:
     """Count items by ``attribute=value`` and teacher; declared values without items come first, with 0."""
     absent = dict.fromkeys(value for task in coverage.values() for value in task.absent)
     rows: list[tuple[Cell, ...]] = [

@@ -12,14 +12,14 @@ from coeval.analysis.panel.g_study import Component, GStudy, label_components
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_notes
 from coeval.analysis.run_results import perhaps_billed_cost_sentences, sum_costs
-from coeval.core.figures import format_points
+from coeval.core.figures import dollars, format_points
 from coeval.core.plain import escape_line
-from coeval.core.text import dollars, join_names, pluralize, warning_to_sentence
+from coeval.core.text import join_names, pluralize, warning_to_sentence
+from coeval.reports.charts.plots import score_by_amount_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.plots import score_by_amount_plot
 from coeval.reports.result_tables import cost_table
 
 # --- What answers are worth
@@ -44,7 +44,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
     """Make the section from the rows of the first screen; None if no answer's cost or time is known."""
     values = [_StudentValue(*row) for row in front.rows]  # type: ignore[arg-type]
     title = next(column.title for column in front.columns if column.name == "score")
-    table = _value_table(values, front, title)
+    table = _value_for_money_table(values, front, title)
     pictures = []
     known_values = 0
     for amount, axis, better in (("usd", "price", "cheaper"), ("seconds", "time", "faster")):
@@ -58,7 +58,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
             pictures.append(Picture(f"value-{amount}", caption, table.name, plot))
     if not known_values:
         return None
-    texts = (*_best_value_sentences(evidence, values, title), *_not_drawn_sentences(values))
+    texts = (*_cheaper_alternative_sentence(evidence, values, title), *_not_drawn_sentences(values))
     question = "What does quality cost?"
     return ReportSection.with_rows("value", question, map(escape_line, texts), pictures, [table], table.name)
 
@@ -78,7 +78,7 @@ def pareto_students(values: Sequence[_StudentValue], amount: str) -> set[str]:
     return line
 
 
-def _value_table(values: Sequence[_StudentValue], front: ReportTable, title: str) -> ReportTable:
+def _value_for_money_table(values: Sequence[_StudentValue], front: ReportTable, title: str) -> ReportTable:
     """Copy the rows of the first screen, and say who is best for its price and for its time."""
     columns, rows = list(front.columns), [list(row) for row in front.rows]
     for name, amount in (("usd", "price"), ("seconds", "time")):
@@ -101,7 +101,7 @@ def _plot_value(amount: str, values: Sequence[_StudentValue], evidence: RunEvide
     return score_by_amount_plot("quality-cost", amount, title, evidence.models, log_scale=log)
 
 
-def _best_value_sentences(
+def _cheaper_alternative_sentence(
     evidence: RunEvidence, values: Sequence[_StudentValue], title: str
 ) -> Iterator[str]:
     """Name the cheapest student that is tied with the leader, or else the best cheaper one."""
@@ -225,7 +225,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
-    tables = (spending, costs, missing, failures, variance_table(measures.g_study))
+    tables = (spending, costs, missing, failures, variance_components_table(measures.g_study))
     question = "What did it cost, and what is missing?"
     return ReportSection.with_rows("cost", question, texts, (), tables, spending.name)
 
@@ -244,7 +244,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     yield from perhaps
 
 
-def variance_table(study: GStudy | None) -> ReportTable:
+def variance_components_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
     declared = MeasureTable("variance", "Sources of score variation, in points", ("Part",), Component)
     table = declared.fill({} if study is None else label_components(study.components))

@@ -11,7 +11,12 @@ import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.leaders import opening_sentences
-from coeval.analysis.measures.pair_measures import PairJudge, PairMeasures, PairRate, pair_sentences
+from coeval.analysis.measures.pair_measures import (
+    PairJudge,
+    PairMeasures,
+    PairRate,
+    strength_and_bias_sentences,
+)
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures
@@ -26,15 +31,15 @@ from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, item_number, split_id
 from coeval.core.text import pluralize, warning_to_sentence
 from coeval.pipeline.upkeep.gaps import build_continue_command
+from coeval.reports.charts.plots import HeatMap, heat_map
 from coeval.reports.content import Alert, Example, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
-from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
+from coeval.reports.experiment.leading_section import front_table, leading_section, opening_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_students_differ_section
 from coeval.reports.measure_table import MeasureTable, columns_by_field
-from coeval.reports.plots import HeatMap, heat_map
 from coeval.reports.result_tables import PAIR_TABLE, PEOPLE_TABLE
 from coeval.store.jsonl import read_json_if_whole
 from coeval.store.rundir import Meta
@@ -50,7 +55,7 @@ _STRONGEST = 0.4
 def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     """Make the section of strengths, win rates and judges of comparisons; ``without_lead``: the page opens
     with who leads by them."""
-    strengths, rates = PAIR_TABLE.fill(pairs.students), _win_rate_table(pairs)
+    strengths, rates = PAIR_TABLE.fill(pairs.students), _win_rates_both_ways_table(pairs)
     judges = MeasureTable("pair-judges", "Judges of comparisons", ("Judge",), PairJudge).fill(pairs.judges)
     students = list(pairs.students)
     grid = HeatMap(
@@ -64,14 +69,17 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     )
     title = "Win rate of the row's student against the column's; a tie is half a win."
     pictures = [heat_map("win-matrix", title, grid)]
-    texts = (*list(pair_sentences(pairs))[3 * without_lead :], *_pair_method_sentences(pairs))
+    texts = (
+        *list(strength_and_bias_sentences(pairs))[3 * without_lead :],
+        *_strength_and_failed_pairs_sentences(pairs),
+    )
     question, tables = "Who wins in comparisons of answers?", (strengths, rates, judges)
     return ReportSection.with_rows(
         "pairs", question, map(escape_line, texts), pictures, tables, strengths.name
     )
 
 
-def _pair_method_sentences(pairs: PairMeasures) -> Iterator[str]:
+def _strength_and_failed_pairs_sentences(pairs: PairMeasures) -> Iterator[str]:
     yield (
         "Strength is the expected number of wins in 100 comparisons with the other students, by "
         "Bradley–Terry; a tie is half a win. Intervals are 95%, over items."
@@ -80,7 +88,7 @@ def _pair_method_sentences(pairs: PairMeasures) -> Iterator[str]:
         yield f"{pairs.failed:,} comparisons failed and are not counted."
 
 
-def _win_rate_table(pairs: PairMeasures) -> ReportTable:
+def _win_rates_both_ways_table(pairs: PairMeasures) -> ReportTable:
     """Make a row for each pair in both directions, so that a matrix has all its cells."""
     declared = columns_by_field(PairRate)
     rows = []
@@ -104,7 +112,7 @@ def _win_rate_table(pairs: PairMeasures) -> ReportTable:
 _WORDS, _CHARACTERS = 20, 160
 
 
-def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
+def quote_items_that_part_best_two(evidence: RunEvidence) -> Iterator[Example]:
     """Yield the item that most favours the leader over the second, then the reverse; of equal ones the first
     by id."""
     order = evidence.measured.measures.ranking.order
@@ -119,12 +127,11 @@ def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
             continue
         own, other = reversed(shared[item]) if turned else shared[item]
         title = f"For {ahead}: {format_points(own)}, {behind} {format_points(other)}"
-        yield Example(
-            escape_line(title), tuple(_quote_example(evidence, item, behind)), urlencode({"item": item})
-        )
+        quotes = tuple(_quote_prompt_and_typical_reason(evidence, item, behind))
+        yield Example(escape_line(title), quotes, urlencode({"item": item}))
 
 
-def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
+def _quote_prompt_and_typical_reason(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
     """Quote the prompt, and why the student behind lost points, by the judge who is nearest the mean."""
     text = evidence.reader.read_texts([item]).get(item)
     if text is not None and text.prompt:
@@ -289,8 +296,8 @@ def experiment_report(evidence: RunEvidence) -> Report:
         sections=sections,
         alerts=tuple(_find_alerts(evidence, status)),
         front=front,
-        examples=tuple(pick_examples(evidence)),
-        labels=evidence.labels,
+        examples=tuple(quote_items_that_part_best_two(evidence)),
+        labels=evidence.short_names_by_model,
         item_labels=label_items(reader, sections),
     )
 
@@ -299,17 +306,17 @@ def _lead_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
     """Yield at most three sentences on who leads, the last on judges if these do not mention agreement."""
     measured = evidence.measured
     texts = opening_sentences(measured.measures, measured.grid.looks)
-    for text, anchor in zip(texts, _lead_anchors(measured.measures), strict=False):
+    for text, anchor in zip(texts, _anchors_by_lead_sentence(measured.measures), strict=False):
         yield Sentence(escape_line(text), anchor)
     of_judges = (conclusion.text for conclusion in measured.conclusions if conclusion.topic == "judges")
     if len(texts) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
         yield Sentence(escape_line(text), "judges")
 
 
-def _lead_anchors(measures: RunMeasures) -> tuple[str, ...]:
+def _anchors_by_lead_sentence(measures: RunMeasures) -> tuple[str, ...]:
     """Return the tables that show the figures of the lead's sentences."""
     if measures.ranking.order:
-        return score_anchors(measures.ranking)
+        return opening_anchors(measures.ranking)
     if measures.pairs is not None:
         return "strengths", "strengths", "pair-judges"
     return ("differences", "labels", "labels") if measures.labels else ("leads",) * 3
@@ -337,7 +344,7 @@ def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -
     """Put the conclusions on each section's question first, except those that open the page."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
     opened = {*opening_sentences(measures, evidence.measured.grid.looks)}
-    opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
+    opened |= set(strength_and_bias_sentences(measures.pairs)) if measures.pairs is not None else set()
     texts: dict[str, list[str]] = {}
     for conclusion in concluded:
         if conclusion.text not in opened:
@@ -378,7 +385,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         yield Alert(escape_line(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.is_repeated:
         yield Alert(
-            f"{looks.name.capitalize()} at unfinished results: the tests allow for looking at any time."
+            f"{looks.in_words.capitalize()} at unfinished results: the tests allow for looking at any time."
         )
 
 

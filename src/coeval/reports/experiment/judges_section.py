@@ -11,10 +11,10 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
+from coeval.reports.charts.plots import HeatMap, bias_plot, heat_map
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import MeasureTable, column_of_field
-from coeval.reports.plots import HeatMap, bias_plot, heat_map
 
 # --- Level counts
 
@@ -92,7 +92,7 @@ def score_reliability_table(study: GStudy | None) -> ReportTable:
     return table.fill({} if study is None else {"these judges": study})
 
 
-def judge_worth_table(study: GStudy | None) -> ReportTable:
+def judge_contribution_table(study: GStudy | None) -> ReportTable:
     table = MeasureTable("worth", "Contribution of each judge to Eρ²", ("Judge",), JudgeWorth)
     return table.fill({} if study is None else study.worth)
 
@@ -142,7 +142,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     levels_by_judge = {name: judge.levels for name, judge in measures.judges.items()}
     further_tables = (
         score_reliability_table(measures.g_study),
-        judge_worth_table(measures.g_study),
+        judge_contribution_table(measures.g_study),
         LENGTH_BIAS_TABLE.fill(measures.length),
         level_table("judge-levels", "Levels by judge", levels_by_judge),
     )

@@ -15,6 +15,7 @@ from coeval.analysis.measures.student_measures import StudentMeasures, StudentSc
 from coeval.core.figures import NOT_KNOWN
 from coeval.core.plain import escape_line
 from coeval.core.text import join_names
+from coeval.reports.charts.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -29,8 +30,7 @@ from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
-from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
-from coeval.reports.result_tables import SAMPLE_TABLE, LabelColumn, label_columns
+from coeval.reports.result_tables import SAMPLE_TABLE, LabelColumn, label_columns_of_unscored_tasks
 
 # --- Ranking of students
 
@@ -50,7 +50,7 @@ class _Standing(NamedTuple):
         return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
 
 
-def _standings(measures: RunMeasures) -> Iterator[_Standing]:
+def _standings_with_and_without_self_judgments(measures: RunMeasures) -> Iterator[_Standing]:
     """Yield the ranking by all scores, then the one without self-judgments if it applies."""
     whole, others = measures.ranking, measures.without_own
     yield _Standing(ALL, measures.students, whole)
@@ -58,7 +58,7 @@ def _standings(measures: RunMeasures) -> Iterator[_Standing]:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
 
-def score_anchors(ranks: Ranking) -> tuple[str, ...]:
+def opening_anchors(ranks: Ranking) -> tuple[str, ...]:
     """Return the tables that show the figures of `opening`, sentence by sentence."""
     if len(ranks.order) > 1 and ranks.differences:
         return "differences", "standings", "differences"
@@ -77,7 +77,7 @@ def order_without_self_judgments_sentences(measures: RunMeasures) -> Iterator[st
 
 def standings_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
     """Return the toggles of the picture of `standings_table`."""
-    scores = tuple(standing.name for standing in _standings(measures))
+    scores = tuple(standing.name for standing in _standings_with_and_without_self_judgments(measures))
     several = any(len(student.score_by_task) > 1 for student in measures.students.values())
     student = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
     return tuple(toggle for toggle in student if len(toggle.choices) > 1)
@@ -96,7 +96,7 @@ def standings_table(measures: RunMeasures) -> ReportTable:
         links[len(rows)] = urlencode(query)
         rows.append((standing.name, task, student, *cells))
 
-    for standing in _standings(measures):
+    for standing in _standings_with_and_without_self_judgments(measures):
         students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
             score = students[name].score
@@ -144,7 +144,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         for task, names in measures.labels.items()
         for name, label in names.items()
     }
-    labelled = [column for column in label_columns(evidence.results) if not column.removed]
+    labelled = [column for column in label_columns_of_unscored_tasks(evidence.results) if not column.removed]
     scores = student_table(measures, students, labelled if len(labelled) <= _MOST_LABELS else ())
     differences = _difference_table({(): measures.ranking} if judged else of_labels)
     labels, ways = label_table(measures.labels), standings_table(measures)
@@ -205,7 +205,7 @@ def student_table(
         measured = (getattr(student, field) for field in others)
         counts = (student.score.n, *measured, failed, student.score.missing)
         beside = (column.accuracies.get(name) for column in labelled)
-        means = (student.score, _hide_full_scale(student.over_judges), *beside)
+        means = (student.score, _score_unless_full_scale(student.over_judges), *beside)
         rows.append((name, ranks, *means, *counts, *bounds_unless_equal(student.bounds)))
     columns = (
         *make_columns("Student"),
@@ -226,7 +226,7 @@ def student_table(
     return ReportTable("students", "Students", columns, tuple(rows), links=link_rows(rows, student=0))
 
 
-def _hide_full_scale(score: Measured | None) -> Measured | str | None:
+def _score_unless_full_scale(score: Measured | None) -> Measured | str | None:
     """Return `NOT_KNOWN` for an interval as wide as the scale, which says nothing."""
     is_narrower = score is None or score.low is None or score.high is None or score.low > 0 or score.high < 1
     return score if is_narrower else NOT_KNOWN
@@ -247,11 +247,11 @@ def score_ranking_table(title: str, students: Mapping[str, StudentScores], ranki
     return ReportTable("scores", title, columns, tuple(rows))
 
 
-def _difference_table(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
-    """Make a table of pairwise differences. ``rankings``: of scores, under the key (), or of labels, by task
-    and label."""
-    pairs = [(label, pair) for label, ranking in rankings.items() for pair in ranking.order_pairs()]
-    of_labels = () not in rankings
+def _difference_table(rankings_by_label: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
+    """Make a table of pairwise differences. ``rankings_by_label``: of scores, under the key (), or of labels,
+    by task and label."""
+    pairs = [(label, pair) for label, ranking in rankings_by_label.items() for pair in ranking.order_pairs()]
+    of_labels = () not in rankings_by_label
     columns = (
         ReportColumn("better", "Student"),
         ReportColumn("other", "Against"),

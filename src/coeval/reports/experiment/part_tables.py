@@ -13,27 +13,27 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.people.people_measures import people_sentences
 from coeval.core.text import join_names
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
-from coeval.reports.difference_table import leader_table
+from coeval.reports.difference_table import leader_differences_table
 from coeval.reports.evaluation_report import all_metrics_table
 from coeval.reports.experiment.benchmark_section import (
     TASK_TABLE,
     TEACHER_TABLE,
-    coverage_sentences,
+    item_problem_and_absent_value_sentences,
     item_table,
 )
-from coeval.reports.experiment.cost_section import variance_table
+from coeval.reports.experiment.cost_section import variance_components_table
 from coeval.reports.experiment.experiment_report import pairs_section, people_section
 from coeval.reports.experiment.judges_section import (
     AGREEMENT_TABLE,
     JUDGE_TABLE,
     LENGTH_BIAS_TABLE,
     bias_table,
-    judge_worth_table,
+    judge_contribution_table,
     score_reliability_table,
     self_agreement_table,
 )
 from coeval.reports.experiment.leading_section import score_ranking_table, student_table
-from coeval.reports.experiment.where_section import confusion_table, count_mistakes, label_table
+from coeval.reports.experiment.where_section import confusion_or_mistakes_table, count_mistakes, label_table
 from coeval.reports.measure_table import MeasureTable
 from coeval.reports.result_tables import SAMPLE_TABLE
 
@@ -49,7 +49,6 @@ _BOUNDS = "least, most: bounds of the score, with everything missing at 0, or at
 
 
 def ranked_scores_table(measures: RunMeasures) -> ReportTable:
-    """Make a table of students and their scores, best first."""
     return score_ranking_table("Scores", measures.students, measures.ranking)
 
 
@@ -58,7 +57,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
     if "pairs" in parts and measures.pairs is not None:
         yield from _pair_tables(measures.pairs)
     if "students" in parts:
-        yield from _student_tables(measures)
+        yield from _student_tables_besides_scores(measures)
     if "labels" in parts:
         yield from _label_tables(measures, with_confusions="students" not in parts)
     yield from _judge_tables(measures, parts)
@@ -68,13 +67,13 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
         yield TEACHER_TABLE.fill(measures.teachers)
     if "g_study" in parts:
         yield score_reliability_table(measures.g_study)
-        yield variance_table(measures.g_study)
-        yield judge_worth_table(measures.g_study)
+        yield variance_components_table(measures.g_study)
+        yield judge_contribution_table(measures.g_study)
     if "robust" in parts and (measures.units or "students" not in parts):
         yield from _robust_tables(measures.robust)
     if "coverage" in parts:
         yield TASK_TABLE.fill(measures.coverage)
-        yield from map(Sentence, coverage_sentences(measures.coverage))
+        yield from map(Sentence, item_problem_and_absent_value_sentences(measures.coverage))
     if "items" in parts:
         values = [(item.discrimination, name) for name, item in measures.items.items()]
         worst = sorted((value, name) for value, name in values if value is not None)[:_MOST_ITEMS]
@@ -101,9 +100,9 @@ def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
     yield Sentence("Points: a tie is half a win. docs/pairs.md")
 
 
-def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
+def _student_tables_besides_scores(measures: RunMeasures) -> Iterator[TableOrSentence]:
     yield _student_details_table(measures)
-    yield leader_table(measures.ranking.leader_differences)
+    yield leader_differences_table(measures.ranking.leader_differences)
     if measures.without_own.applicable:
         yield score_ranking_table(
             "Without self-judgments", measures.without_own.students, measures.without_own.ranking
@@ -136,7 +135,7 @@ def _student_details_table(measures: RunMeasures) -> ReportTable:
         student.score.value is not None or student.score.missing for student in students.values()
     )
     bounded = any(row[-2] is not None for row in rows)
-    over = any(table.columns[at].name == "over_judges" for at in table.used_column_indices)
+    over = any(table.columns[at].name == "over_judges" for at in table.terminal_columns)
     note = (_OVER_JUDGES * over + _BOUNDS * bounded).strip()
     return msgspec.structs.replace(
         table, columns=tuple(columns), rows=rows if has_scores else (), note=note, links={}
@@ -149,11 +148,11 @@ def _label_tables(measures: RunMeasures, *, with_confusions: bool) -> Iterator[T
     yield table.reorder_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, label in attributes.items():
-            yield leader_table(label.ranking.leader_differences, f" in {task} ({attribute})")
+            yield leader_differences_table(label.ranking.leader_differences, f" in {task} ({attribute})")
             scored = {name: student for name, student in label.students.items() if student.accuracy.n}
             if with_confusions:
                 for name, student in scored.items():
-                    yield confusion_table(f"{task} {attribute}, {name}", student)
+                    yield confusion_or_mistakes_table(f"{task} {attribute}, {name}", student)
             elif worst := count_mistakes(scored.values())[:3]:
                 clauses = [
                     f"{mistake.stated} for {mistake.expected} ({mistake.answers:,} of "
@@ -170,7 +169,7 @@ def _judge_tables(
         table = AGREEMENT_TABLE.fill(measures.agreement)
         yield table
         weights = None if measures.panel is None else measures.panel.kappa_weights
-        if weights is not None and any(table.columns[at].name == "kappa" for at in table.used_column_indices):
+        if weights is not None and any(table.columns[at].name == "kappa" for at in table.terminal_columns):
             yield Sentence("kappa: Cohen's weighted κ, linear in the values of levels.")
     if "judges" in parts:
         yield JUDGE_TABLE.fill(measures.judges)

@@ -28,7 +28,7 @@ from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
 from coeval.reports.content import Report, Sentence
 from coeval.reports.experiment.cost_section import value_section
-from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
+from coeval.reports.experiment.leading_section import front_table, leading_section, opening_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_students_differ_section
 
@@ -42,17 +42,17 @@ class RunChoices(NamedTuple):
     single: Sequence[tuple[str, str]]
     labelled: Collection[str]
 
-    def report_choice(self, pairs: Iterable[tuple[str, str]]) -> Report:
+    def report_choice(self, dimension_name_pairs: Iterable[tuple[str, str]]) -> Report:
         """Report a choice of scores, given as pairs of a dimension and a name, described in the report's
         fact. Raises UsageError: a dimension or name does not exist."""
-        chosen = self._measure_choice(pairs)
+        chosen = self._measure_choice(dimension_name_pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
         texts = map(escape_line, opening_sentences(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
-            facts=(" ".join(self._count_chosen_items(chosen)),),
-            lead=tuple(map(Sentence, texts, score_anchors(measures.ranking))),
+            facts=(" ".join(self._chosen_count_sentences(chosen)),),
+            lead=tuple(map(Sentence, texts, opening_anchors(measures.ranking))),
             sections=(
                 leading_section(chosen),
                 *([] if value is None else [value]),
@@ -61,10 +61,10 @@ class RunChoices(NamedTuple):
             front=front,
         )
 
-    def _measure_choice(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
+    def _measure_choice(self, dimension_name_pairs: Iterable[tuple[str, str]]) -> RunEvidence:
         """Measure the chosen scores and return their evidence."""
         run = self.evidence.measured
-        choice = make_score_choice(run.grid, pairs)
+        choice = make_score_choice(run.grid, dimension_name_pairs)
         grid = select_chosen_scores(run.grid, choice)
         ranks, scores = rank_students(grid)
         others = rank_excluding_self_judgments(grid)
@@ -81,7 +81,7 @@ class RunChoices(NamedTuple):
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 
-    def _count_chosen_items(self, chosen: RunEvidence) -> Iterator[str]:
+    def _chosen_count_sentences(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
         yield from partial_student_sentences(chosen.measured.measures.ranking)

@@ -37,7 +37,7 @@ class RunEvidence(NamedTuple):
         return [*order, *(name for name in self.measured.grid.students if name not in order)]
 
     @property
-    def labels(self) -> dict[str, str]:
+    def short_names_by_model(self) -> dict[str, str]:
         """Return by model what people read in place of its name: the label in the file, or the shortest
         unique name."""
         planned = self.reader.planned

@@ -13,6 +13,7 @@ from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
 from coeval.core.figures import format_points
 from coeval.core.text import join_names
+from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, heat_map
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -25,7 +26,6 @@ from coeval.reports.content import (
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
-from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
 
@@ -76,7 +76,7 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     measures, students = evidence.measured.measures, evidence.students
     by_student = {name: measures.students[name] for name in students}
     several = len(evidence.measured.grid.tasks) > 1
-    tasks, factors = list(_task_scores(by_student)), list(_factor_scores(by_student, several=several))
+    tasks, factors = list(_task_scores(by_student)), list(_factor_scores(by_student, several_tasks=several))
     split = {part.task for part in factors if len(by_student[part.student].by_task_aspect[part.task]) > 1}
     leaves = [part for part in factors if part.task in split]
     leaves += [part for part in tasks if part.task not in split]
@@ -96,7 +96,7 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     pictures = [
         _part_heat_map(tables[0], "factors", "Scores by task and factor", _part_names(parts), students),
     ]
-    if widest := _names_where_students_differ_most(values):
+    if widest := _keep_names_where_students_differ_most(values):
         pictures.append(
             _part_heat_map(tables[1], "attributes", "Scores by attribute value", widest, students)
         )
@@ -122,11 +122,11 @@ def _task_scores(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore
             yield _PartScore(student, task, score, (("student", student), ("task", task)))
 
 
-def _factor_scores(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:
+def _factor_scores(students: Mapping[str, StudentMeasures], *, several_tasks: bool) -> Iterator[_PartScore]:
     for student, measures in students.items():
         for task, factors in measures.by_task_aspect.items():
             for factor, score in factors.items():
-                name = f"{task} · {factor}" if several else factor
+                name = f"{task} · {factor}" if several_tasks else factor
                 query = (("student", student), ("task", task), ("factor", factor))
                 yield _PartScore(student, name, score, query)
 
@@ -190,23 +190,23 @@ def _part_heat_map(
     return heat_map(name, title, grid)
 
 
-def _names_where_students_differ_most(parts: list[_PartScore]) -> list[str]:
+def _keep_names_where_students_differ_most(parts: list[_PartScore]) -> list[str]:
     """Return the parts that a picture has room for, in their order: those in which students differ most."""
     scores: dict[str, list[float]] = {}
     for (_, name), value in _values_by_cell(parts).items():
         scores.setdefault(name, []).append(value)
-    few = keep_attributes_with_few_values(scores)
+    few = drop_values_of_large_attributes(scores)
     spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
     kept = set(spread[:MOST_VALUES])
     return [name for name in _part_names(parts) if name in kept]
 
 
-def keep_attributes_with_few_values(strata: Iterable[str]) -> list[str]:
+def drop_values_of_large_attributes(attribute_values: Iterable[str]) -> list[str]:
     """Return the ``attribute=value`` of attributes with few values. Each value of an amount or an id has an
     item or two, and their mean shows chance."""
-    strata = list(strata)
-    values = Counter(stratum.partition("=")[0] for stratum in strata)
-    return [stratum for stratum in strata if values[stratum.partition("=")[0]] <= MOST_VALUES]
+    attribute_values = list(attribute_values)
+    values = Counter(stratum.partition("=")[0] for stratum in attribute_values)
+    return [stratum for stratum in attribute_values if values[stratum.partition("=")[0]] <= MOST_VALUES]
 
 
 def _unusual_score_sentences(parts: list[_PartScore]) -> Iterator[str]:
@@ -322,7 +322,7 @@ def count_mistakes(students: Iterable[LabelStudent]) -> list[Mistake]:
     return sorted(mistakes, key=lambda mistake: (-mistake.answers, mistake))
 
 
-def confusion_table(title: str, student: LabelStudent) -> ReportTable:
+def confusion_or_mistakes_table(title: str, student: LabelStudent) -> ReportTable:
     """Make a confusion matrix, or for a label of many values a list of mistakes, the most frequent first."""
     if len(student.confusion) > _MOST_CONFUSED:
         columns = (*make_columns("Expected", "Stated"), *make_columns("Answers", kind="count"))

@@ -18,14 +18,14 @@ from coeval.reports.items.item_rows import (
     FLAGS,
     ItemChoice,
     ItemFacets,
-    ItemFigures,
     ItemRow,
+    ItemScoreArrays,
     RowPage,
     find_item_rows,
     make_item_tables,
     read_item_facets,
-    read_item_figures,
     read_item_rows,
+    read_item_score_arrays,
 )
 
 # Characters of a prompt's beginning: a line of a list, however much space there is between its words.
@@ -71,7 +71,7 @@ class ItemBrowser:
         """Add the beginnings of prompts to a page, unless the files can no longer be read."""
         try:
             with self._lock:
-                prompts = [self._items.prompt(row.item, row.task) or "" for row in page.rows]
+                prompts = [self._items.read_prompt(row.item, row.task) or "" for row in page.rows]
         except StoreError as error:
             log.debug("items are listed without their prompts: %s", error)
             return page
@@ -81,13 +81,12 @@ class ItemBrowser:
         ]
         return msgspec.structs.replace(page, rows=rows)
 
-    def read_figures(self) -> ItemFigures:
+    def read_score_arrays(self) -> ItemScoreArrays:
         """Return the scores and disagreement of all items as arrays."""
         with self._lock:
-            return read_item_figures(self._reader, self.facets)
+            return read_item_score_arrays(self._reader, self.facets)
 
     def read_rows(self, numbers: Sequence[int]) -> list[ItemRow]:
-        """Return the rows of the items with these numbers."""
         with self._lock:
             return read_item_rows(self._reader, ItemChoice(), numbers)
 
@@ -95,7 +94,7 @@ class ItemBrowser:
         """Index all texts on the first search: it takes seconds and 200 MB at a million judgments."""
         try:
             self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-            self._reader.add_item_texts()
+            self._reader.fill_item_text_table()
         except duckdb.Error as error:
             raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
         self._searchable = True
@@ -113,9 +112,9 @@ class ItemBrowser:
         with self._lock:
             return self._items.read_item(row.item, row.task, row.scores)
 
-    def replace_marks(self, keys: Iterable[tuple[str, str]]) -> None:
+    def replace_marks(self, task_item_pairs: Iterable[tuple[str, str]]) -> None:
         """Replace the set of marked items, given by task and item."""
-        tasks, items = [list(column) for column in zip(*keys, strict=True)] or ([], [])
+        tasks, items = [list(column) for column in zip(*task_item_pairs, strict=True)] or ([], [])
         with self._lock:
             self._reader.rows("DELETE FROM marked")
             self._reader.rows(
@@ -124,9 +123,9 @@ class ItemBrowser:
                 [tasks, items],
             )
 
-    def flag_items(self, items: Mapping[str, ItemMeasures]) -> None:
+    def replace_flags(self, measures_by_item: Mapping[str, ItemMeasures]) -> None:
         """Flag items by their measures, given by id."""
-        flag_rows = [(item, flag) for item, measures in items.items() for flag in _item_flags(measures)]
+        flag_rows = [(item, flag) for item, own in measures_by_item.items() for flag in _item_flags(own)]
         with self._lock:
             self._reader.rows("DELETE FROM flagged")
             self._reader.rows(
@@ -136,12 +135,11 @@ class ItemBrowser:
             )
 
     def use_short_names(self, labels: Mapping[str, str]) -> None:
-        """Use the short model names of a report."""
         self.facets = msgspec.structs.replace(self.facets, short=ShownNames(labels).key)
 
-    def rank_students(self, order: Sequence[str]) -> None:
+    def order_student_facet(self, best_first: Sequence[str]) -> None:
         """Order the facet of students, best first; others come last."""
-        students = [name for name in order if name in self.facets.students]
+        students = [name for name in best_first if name in self.facets.students]
         students += [name for name in self.facets.students if name not in students]
         self.facets = msgspec.structs.replace(self.facets, students=students)
 

@@ -221,7 +221,7 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows(_ITEMS)
     label_names = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
     reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    _fill_answer_scores(reader)
+    _make_answer_score_and_won_by(reader)
     for statement in _TABLE_NAMES.format(labels=label_names, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
@@ -236,7 +236,7 @@ def make_item_tables(reader: Reader) -> None:
 
 
 @singledispatch
-def _fill_answer_scores(reader: Reader) -> None:
+def _make_answer_score_and_won_by(reader: Reader) -> None:
     """Make ``answer_score``, and fill ``won_by`` with each student's share of a comparison; a benchmark's
     scores are cells already."""
     reader.rows(
@@ -244,7 +244,7 @@ def _fill_answer_scores(reader: Reader) -> None:
     )
 
 
-@_fill_answer_scores.register
+@_make_answer_score_and_won_by.register
 def _(reader: RunReader) -> None:
     make_answer_score_table(reader)
     if (pairs := read_pair_comparisons(reader)) is None:
@@ -348,7 +348,7 @@ class _Conditions:
 
 def find_item_rows(reader: Reader, choice: ItemChoice, first: int, most: int) -> RowPage:
     """Find a choice's rows from the ``first`` on, at most ``most``, in the tables of `make_item_tables`."""
-    summed, values = _item_scores_query(choice)
+    summed, values = _score_summary_by_item_query(choice)
     items = _item_conditions(choice)
     failed = "v.failed::INTEGER + coalesce(s.failed, 0) AS failed"
     kept = (
@@ -396,7 +396,7 @@ def _item_conditions(choice: ItemChoice) -> _Conditions:
     return conditions
 
 
-def _item_scores_query(choice: ItemChoice) -> tuple[str, list[object]]:
+def _score_summary_by_item_query(choice: ItemChoice) -> tuple[str, list[object]]:
     """Return a query of the chosen students' scores by item number, and its parameters."""
     answers, values = _answer_scores_query(choice)
     margin = "NULL::DOUBLE"
@@ -520,7 +520,7 @@ def read_item_facets(reader: Reader) -> ItemFacets:
     )
 
 
-class ItemFigures(NamedTuple):
+class ItemScoreArrays(NamedTuple):
     """Figures by item number: ``scores`` (S, I) in the order of the facets' students, ``disagreement`` (I,)
     as in `ItemRow`, NaN if unknown; the ``failed`` items, and those ``flagged`` by flag."""
 
@@ -530,7 +530,7 @@ class ItemFigures(NamedTuple):
     flagged: Mapping[str, Sequence[int]]
 
 
-def read_item_figures(reader: Reader, facets: ItemFacets) -> ItemFigures:
+def read_item_score_arrays(reader: Reader, facets: ItemFacets) -> ItemScoreArrays:
     columns = reader.columns(_FIGURES, [facets.students])
     scores, spreads = np.full((2, len(facets.students), facets.items), np.nan)
     for matrix, name in ((scores, "score"), (spreads, "disagreement")):
@@ -538,7 +538,7 @@ def read_item_figures(reader: Reader, facets: ItemFacets) -> ItemFigures:
     with np.errstate(invalid="ignore"):
         mean = np.nansum(spreads, axis=0) / np.isfinite(spreads).sum(axis=0)
     failed = [no for (no,) in reader.rows(_FAILED)]
-    return ItemFigures(scores, mean, failed, dict(reader.rows(_FLAGGED)))
+    return ItemScoreArrays(scores, mean, failed, dict(reader.rows(_FLAGGED)))
 
 
 _FIGURES = """

@@ -12,7 +12,7 @@ import numpy as np
 from coeval.analysis.intervals import Floats
 from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer, ShownJudgment
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_rows import FLAGS, ItemFacets, ItemFigures, ItemRow
+from coeval.reports.items.item_rows import FLAGS, ItemFacets, ItemRow, ItemScoreArrays
 
 # Of whom pairs are counted: beyond them nobody asks who lost to whom, and pairs grow with the square.
 _MOST_STUDENTS = 12
@@ -41,7 +41,7 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
     """Select items until their details, each compressed by itself, take ``most_bytes``. In turn: the largest
     disagreement of judges, the lowest scores, the largest losses of one student to another, failures,
     flags, and the first items. Raises StoreError: a file cannot be read."""
-    bytes_left, misses, figures = most_bytes, 0, source.read_figures()
+    bytes_left, misses, figures = most_bytes, 0, source.read_score_arrays()
     kept: dict[int, tuple[ItemRow, ItemDetail]] = {}
     for row in _rank_telling_items(source, figures):
         whole = source.read_row_detail(row)
@@ -63,7 +63,7 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
     return ItemSelection(rows, details, source.facets.items, source.facets, lost)
 
 
-def _rank_telling_items(source: ItemBrowser, figures: ItemFigures) -> Iterator[ItemRow]:
+def _rank_telling_items(source: ItemBrowser, figures: ItemScoreArrays) -> Iterator[ItemRow]:
     """Yield items in the order in which they are chosen, each once."""
     lost = (np.where(margin > 0, -margin, np.nan) for _, margin in _score_margins(source, figures))
     worst = np.fmin.reduce(figures.scores, initial=np.nan)
@@ -82,7 +82,7 @@ def _rank_telling_items(source: ItemBrowser, figures: ItemFigures) -> Iterator[I
         yield from source.read_rows(chosen[start : start + _MOST_PER_CRITERION])
 
 
-def _score_margins(source: ItemBrowser, figures: ItemFigures) -> Iterator[tuple[tuple[str, str], Floats]]:
+def _score_margins(source: ItemBrowser, figures: ItemScoreArrays) -> Iterator[tuple[tuple[str, str], Floats]]:
     """Yield each pair of the best students, and by how much the second scored more than the first, (I,)."""
     best = list(zip(source.facets.students, figures.scores, strict=True))[:_MOST_STUDENTS]
     for (loser, less), (winner, more) in permutations(best, 2):

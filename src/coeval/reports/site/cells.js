@@ -7,9 +7,10 @@ const minus = (text) => (text.startsWith("-") ? (/[1-9]/.test(text) ? `−${text
 // As Python rounds: what lies in the middle, as 0.125 does exactly, goes to the even digit.
 function fixed(value, digits) {
   const inMiddle = Math.abs(value) * 2 ** (digits + 1);
-  if (!Number.isInteger(inMiddle) || inMiddle % 2 === 0) return minus(value.toFixed(digits));
   const below = Math.floor(Math.abs(value) * 10 ** digits);
-  return minus((Math.sign(value) * (below + (below % 2)) / 10 ** digits).toFixed(digits));
+  const isPlain = !Number.isInteger(inMiddle) || inMiddle % 2 === 0;
+  const [whole, part] = (isPlain ? value : (Math.sign(value) * (below + (below % 2))) / 10 ** digits).toFixed(digits).split(".");
+  return minus([whole.replace(/\B(?=(\d{3})+$)/g, ","), part].filter(Boolean).join("."));
 }
 
 // As coeval.core.plain does: what cannot be shown, or would turn a line around, is written out.
@@ -50,34 +51,29 @@ const roundedSum = (number) => Math.round(number * 1e9) / 1e9; // however it was
 
 const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 
-// A score, or a difference of scores, from 0 to 1, as people read it: 0 to 100.
-const points = (score) => fixed(roundedSum(100 * score), 1);
-
-// As coeval.core.figures writes a number of a kind.
+// A number as coeval.core.figures writes it, whose table of kinds this is.
 function figure(value, kind) {
-  if (kind === "points" || kind === "gap") return points(value);
-  if (kind === "share") return `${points(value)}%`;
-  if (kind === "count") return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
-  if (kind === "usd") return dollars(value);
-  if (kind === "probability") return value < 0.001 ? "<0.001" : fixed(value, 3);
-  if (kind === "seconds") return `${value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
-  if (kind !== "number") return fixed(roundedSum(value), 2);
-  return Number.isInteger(value) ? value.toLocaleString("en-US") : minus(String(Number(value.toPrecision(3))));
+  const { factor, decimals, significant, before, after, least, zero, trimmed } = FIGURE_FORMATS[kind];
+  if (value < least && (value > 0 || !zero)) return `<${before}${least}`;
+  const scaled = roundedSum(factor * value);
+  const exponent = Number(scaled.toExponential(Math.max(0, significant - 1)).split("e")[1]);
+  const text = fixed(scaled, significant && scaled ? Math.max(decimals, significant - 1 - exponent) : decimals);
+  return `${before}${trimmed && text.includes(".") ? text.replace(/\.?0+$/, "") : text}${after}`;
 }
+
+const points = (score) => figure(score, "points");
+const dollars = (usd) => figure(usd, "usd");
 
 // A difference in points; both bounds where the interval is lopsided.
 const differenceText = (middle, low, high) => `${points(middle)} ${intervalText(middle, low, high)}`;
 
 function intervalText(middle, low, high) {
-  const lopsided = Math.abs(100 * high - 100 * middle - (100 * middle - 100 * low)) >= 0.06;
+  const lopsided = Math.abs(100 * high - 100 * middle - (100 * middle - 100 * low)) >= NEARLY_SYMMETRIC;
   return lopsided ? `[${points(low)}, ${points(high)}]` : `± ${points((high - low) / 2)}`;
 }
 
 const figureText = (kind, value, low, high) =>
   low === null || low === undefined ? figure(value, kind) : kind === "gap" ? differenceText(value, low, high) : `${figure(value, kind)} [${figure(low, kind).replace("%", "")}, ${figure(high, kind)}]`;
-
-// A benchmark's metric in points, 0 to 100 of its scale; the unit "points" is scored from 1 to 10.
-const metricText = (value, unit) => points(unit === "points" ? (value - 1) / 9 : unit === "share" ? value : value / 100);
 
 function cellText(row, column) {
   const value = row[column.name];
@@ -85,13 +81,6 @@ function cellText(row, column) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return plain(value);
   return figureText(column.kind, value, row[`${column.name}_low`], row[`${column.name}_high`]);
-}
-
-function dollars(usd) {
-  if (usd > 0 && usd < 0.0001) return "<$0.0001";
-  const digits = usd ? Math.max(2, 1 - Number(usd.toExponential(1).split("e")[1])) : 2;
-  if (digits > 2) return `$${fixed(usd, digits)}`;
-  return `$${usd.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
 // A table as a spreadsheet reads it; text that it would take for a formula is marked as text.

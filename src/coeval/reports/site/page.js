@@ -174,7 +174,7 @@ function watchItems() {
 }
 
 // For whoever wants the figures of a choice by program.
-window.coevalPage = { fixed, points, figures: choiceFigures };
+window.coevalPage = { fixed, figure, figures: choiceFigures };
 
 readAddress();
 watchPictures();

@@ -26,12 +26,13 @@ from markupsafe import Markup
 
 from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
+from coeval.core.figures import FORMATS, NEARLY_SYMMETRIC
 from coeval.core.plain import escape_line
-from coeval.reports.chart_spec import resolve_short_names
+from coeval.reports.charts.chart_spec import resolve_short_names
+from coeval.reports.charts.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows
 from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
-from coeval.reports.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
 
@@ -73,7 +74,7 @@ VEGA_SCRIPT = "window.vegaEmbed = vegaEmbed;"
 
 
 @cache
-def load_vega_script() -> tuple[bytes, str]:
+def load_vega_script_gzipped_and_text() -> tuple[bytes, str]:
     """Load the script that gives the page ``vegaEmbed``, gzipped and as text; it is built once and cached."""
     path = cache_folder() / "pages" / f"vega-{version('vl-convert-python')}.js.gz"
     try:
@@ -150,8 +151,8 @@ class PageFrame:
         served_at: str = "",
     ) -> None:
         """Render the page, with a policy that allows its own scripts and styles."""
-        script, style = _join_package_files(_SCRIPTS), page_colours_css() + _join_package_files(_STYLES)
-        vega, vega_text = load_vega_script()
+        script, style = _join_package_files(_SCRIPTS), _join_package_files(_STYLES)
+        vega, vega_text = load_vega_script_gzipped_and_text()
         policy = "; ".join(
             (
                 "default-src 'none'",
@@ -193,13 +194,13 @@ class PageFrame:
         return self._before + data.encode() + self._after
 
 
-def write_page(report: Report, blocks: Sequence[DataBlock] = (), items: ItemSelection | None = None) -> bytes:
+def make_page(report: Report, blocks: Sequence[DataBlock] = (), items: ItemSelection | None = None) -> bytes:
     """Write a page with ``blocks`` of data for its scripts, and the ``items`` that can be read in it."""
     frame = PageFrame(report, has_items=items is not None)
-    return frame.with_data((*blocks, *(item_blocks(items) if items is not None else ())))
+    return frame.with_data((*blocks, *(items_and_lost_blocks(items) if items is not None else ())))
 
 
-def item_blocks(items: ItemSelection) -> tuple[DataBlock, DataBlock]:
+def items_and_lost_blocks(items: ItemSelection) -> tuple[DataBlock, DataBlock]:
     """Make the block of items, and one of who lost to whom, so that a link need not unpack the items."""
     whole = json_block("items", msgspec.structs.replace(items, lost=[]))
     return whole, json_block("lost", items.lost)
@@ -237,7 +238,7 @@ def _report_block(report: Report) -> DataBlock:
                         {"name": column.name, "title": column.title, "kind": column.kind}
                         for column in table.columns
                     ],
-                    "rows": table.to_dicts(),
+                    "rows": table.to_flat_dicts(),
                     "links": {str(index): link for index, link in table.links.items()},
                     "chosen": table.chosen,
                 }
@@ -270,7 +271,7 @@ _CHOICE_TABLES = (
 _DECIMALS = (4, 6, 9)
 
 
-def encode_choice(report: Report, students: Sequence[str]) -> bytes:
+def encode_choice_json(report: Report, students: Sequence[str]) -> bytes:
     """Return JSON of a choice's report: ``lead`` as HTML; by name of ``tables`` the link of each row, and its
     cells in the order of their columns (a measure: value, ends and n). ``students``: in the order of their
     colours."""
@@ -278,7 +279,7 @@ def encode_choice(report: Report, students: Sequence[str]) -> bytes:
     tables |= {} if report.front is None else {FRONT: report.front}
     return msgspec.json.encode(
         {
-            "lead": _render_first_screen(report, students),
+            "lead": _render_lead_and_forest(report, students),
             "status": report.shown_names.text(escape_line(report.facts[0])),
             "tables": {name: _choice_table_json(tables.get(name)) for name in _CHOICE_TABLES},
         }
@@ -314,7 +315,7 @@ def _round_measure(cell: Measured, column: ReportColumn) -> Measured:
     return cell
 
 
-def _render_first_screen(report: Report, students: Sequence[str]) -> str:
+def _render_lead_and_forest(report: Report, students: Sequence[str]) -> str:
     """Render the first screen's sentences and forest; ``students``: in the order of their colours."""
     values = {"report": report, "shown": report.shown_names, "students": students}
     return str(load_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
@@ -323,10 +324,21 @@ def _render_first_screen(report: Report, students: Sequence[str]) -> str:
 # --- Scripts, styles and templates
 
 
+def read_asset(package: str, name: str) -> str:
+    """Read a script or style sheet, with what it takes from Python: colours, and how figures are written."""
+    text = (files(package) / name).read_text(encoding="utf-8")
+    if name == "page.css":
+        return page_colours_css() + text
+    if name == "cells.js":
+        kinds = msgspec.json.encode({kind: style._asdict() for kind, style in FORMATS.items()}).decode()
+        return f"const FIGURE_FORMATS = {kinds};\nconst NEARLY_SYMMETRIC = {NEARLY_SYMMETRIC};\n{text}"
+    return text
+
+
 @cache
 def _join_package_files(names: tuple[tuple[str, str], ...]) -> str:
     """Join files of packages into one text that no parser of HTML ends early."""
-    text = "\n".join((files(package) / name).read_text(encoding="utf-8") for package, name in names)
+    text = "\n".join(read_asset(package, name) for package, name in names)
     return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0][1].endswith(".js") else text
 
 
@@ -348,7 +360,7 @@ def load_template(name: str, folder: str = "site") -> jinja2.Template:
     environment.filters |= {
         "numbers": _split_into_anchor_text_name,
         "names": _names_with_numbers,
-        "opening": _split_title,
+        "opening": _split_first_sentence,
         "texts": _initial_texts,
         "forest": _lay_out_forest,
         "plain": escape_line,
@@ -445,7 +457,7 @@ def _names_with_numbers(report: Report) -> frozenset[str]:
     return frozenset(text for text in cells if _NUMBER.search(text) and _LETTER.search(text))
 
 
-def _split_title(title: str) -> tuple[str, str]:
+def _split_first_sentence(title: str) -> tuple[str, str]:
     """Split a picture's title into its first sentence and the rest."""
     first, stop, rest = title.partition(". ")
     return first + stop.strip(), rest
@@ -510,4 +522,4 @@ def _lay_out_forest(table: ReportTable, students: Sequence[str]) -> _Forest:
 
 
 def _initial_texts(table: ReportTable) -> list[list[str]]:
-    return format_rows(table.columns, table.initial_rows[:_MOST_ROWS])
+    return format_rows(table.columns, table.chosen_rows[:_MOST_ROWS])

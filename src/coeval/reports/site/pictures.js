@@ -73,7 +73,7 @@ function chosenRows(spec, rows, own, usual) {
   return rows.filter((_, at) => isChosen(own[at], usual)).slice(0, spec.usermeta?.most);
 }
 
-// As coeval.reports.chart_spec has names in specifications.
+// As coeval.reports.charts.chart_spec has names in specifications.
 const chartText = (text) => (text in {} ? `${text}\u200d` : plain(text));
 
 function plainRow(row) {

@@ -18,8 +18,8 @@ from coeval.reports.site.page import (
     PageFrame,
     compress_data,
     compressed_block,
-    encode_choice,
-    item_blocks,
+    encode_choice_json,
+    items_and_lost_blocks,
 )
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -33,7 +33,7 @@ ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 40_000
 _ITEM_OVERHEAD, _CHOICE_OVERHEAD = 20_000, 60
 
 
-def write_report(folder: Path, out: Path) -> tuple[str, ...]:
+def write_report_and_measures(folder: Path, out: Path) -> tuple[str, ...]:
     """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder; return the
     notes.
 
@@ -47,11 +47,11 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
     return report.notes
 
 
-def write_report_page(folder_report: FolderReport, reader: Reader, out: Path) -> None:
-    """Write a folder's report with its items into ``out``; raises as `write_report`."""
+def write_report_page(folder_report: FolderReport, reader: Reader, out_folder: Path) -> None:
+    """Write a folder's report with its items into ``out``; raises as `write_report_and_measures`."""
     browser = ItemBrowser(reader)
     folder_report.give_measures_to(browser)
-    write_bytes_atomic(out / PAGE, _make_page_within_limit(folder_report, browser))
+    write_bytes_atomic(out_folder / PAGE, _make_page_within_limit(folder_report, browser))
 
 
 def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -> bytes:
@@ -62,21 +62,21 @@ def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -
     frame = PageFrame(report, choices=choices, has_items=True)
     bytes_left = (LARGEST - len(frame) - _ITEM_OVERHEAD) * 3 // 4
     blocks: list[DataBlock] = []
-    for number, data in enumerate(_encode_choices(run_choices, bytes_left - _LEAST_ITEM_BYTES)):
+    for number, data in enumerate(_compress_choices_that_fit(run_choices, bytes_left - _LEAST_ITEM_BYTES)):
         blocks.append(compressed_block(f"choice-{number}", data))
         bytes_left -= len(data) + _CHOICE_OVERHEAD
     if left_out := len(all_choices) - len(blocks):
         frame = PageFrame(report, choices=choices[: len(blocks)], left_out=left_out, has_items=True)
     items = select_items(browser, min(ITEM_BYTES, max(0, bytes_left)))
-    return frame.with_data((*blocks, *item_blocks(items)))
+    return frame.with_data((*blocks, *items_and_lost_blocks(items)))
 
 
-def _encode_choices(choices: RunChoices | None, bytes_left: int) -> Iterator[bytes]:
+def _compress_choices_that_fit(choices: RunChoices | None, bytes_left: int) -> Iterator[bytes]:
     """Yield the figures of the first choices, compressed, while they fit into ``bytes_left``."""
     if choices is None:
         return
     for pair in choices.single:
-        data = compress_data(encode_choice(choices.report_choice([pair]), choices.evidence.students))
+        data = compress_data(encode_choice_json(choices.report_choice([pair]), choices.evidence.students))
         bytes_left -= len(data) + _CHOICE_OVERHEAD
         if bytes_left < 0:
             return

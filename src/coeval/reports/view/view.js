@@ -147,11 +147,6 @@
 
   const scored = (mean, low, high) => (mean === null ? "–" : figureText("points", mean, low, high));
 
-  function measured({ value, low, high, unit }) {
-    if (value === null) return "–";
-    return metricText(value, unit) + (low === null ? "" : ` [${metricText(low, unit)}, ${metricText(high, unit)}]`);
-  }
-
   function results(told) {
     const found = told.results;
     if (!found) return [make("p", { class: "note" }, told.error ?? "Being read …")];
@@ -169,7 +164,7 @@
       parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [named(one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), scored(one.accuracy, one.low, one.high), `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));
     }
     if (found.metrics.length) {
-      parts.push(table("metrics", ["model", "task", "metric", "samples", "value", "n"], found.metrics.map((one) => [named(one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.samples), measured(one), count(one.n)]), 2));
+      parts.push(table("metrics", ["model", "task", "metric", "samples", "value", "n"], found.metrics.map((one) => [named(one.model), make("bdi", {}, one.task), make("bdi", {}, one.metric), count(one.samples), scored(one.value, one.low, one.high), count(one.n)]), 2));
     }
     if (!parts.length) parts.push(make("p", { class: "note" }, "Nothing has been scored yet."));
     else parts.push(make("p", { class: "note" }, `[low, high] is the 95% interval of a mean over items.${told.status?.state?.pid ? " The run goes on, and so do these." : ""}`));

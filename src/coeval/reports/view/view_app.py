@@ -11,7 +11,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -26,8 +25,7 @@ from coeval.core.plain import cut_middle, escape_line
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, parse_item_choice
-from coeval.reports.site.page import encode_choice, load_template
-from coeval.reports.themes import page_colours_css
+from coeval.reports.site.page import encode_choice_json, load_template, read_asset
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -79,7 +77,7 @@ class ViewToken:
         cookie = request.cookies.get(self._cookie_name(request), "")
         return (scheme == "Bearer" and self._is_token(sent)) or self._is_token(cookie)
 
-    def redirect_entry(self, request: web.Request) -> web.Response | None:
+    def redirect_if_token_in_address(self, request: web.Request) -> web.Response | None:
         """Redirect an address with the token to the same one without, and set the cookie; None: no valid
         token."""
         token_text = request.query.get(_PARAMETER, "")
@@ -120,7 +118,8 @@ def make_guard(token: ViewToken | None) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = _refuse_foreign(request) or _admit(request, token) or await _call_handler(request, handler)
+        refusal = _refuse_foreign_or_not_json(request) or _admit(request, token)
+        response = refusal or await _call_handler(request, handler)
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("Content-Security-Policy", POLICY)
@@ -133,7 +132,7 @@ def _admit(request: web.Request, token: ViewToken | None) -> web.Response | None
     """Return the reply to the token's first address or to a missing token, or None to admit the request."""
     if token is None:
         return None
-    if request.method == "GET" and (response := token.redirect_entry(request)) is not None:
+    if request.method == "GET" and (response := token.redirect_if_token_in_address(request)) is not None:
         return response
     return None if token.is_in_request(request) else refuse_request(403, _LOCKED)
 
@@ -153,7 +152,7 @@ async def _call_handler(request: web.Request, handler: Handler) -> web.StreamRes
         return refuse_request(error.status, f"{request.method} {request.path}: {error.reason}")
 
 
-def _refuse_foreign(request: web.Request) -> web.Response | None:
+def _refuse_foreign_or_not_json(request: web.Request) -> web.Response | None:
     """Refuse other hosts, requests of foreign pages, and bodies that are not JSON; else return None."""
     host = request.headers.get("Host", "")
     if _LOCAL_HOST.fullmatch(host) is None:
@@ -232,7 +231,7 @@ def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOf
             web.get(f"{number}/api/state", handlers.send_state),
             web.get(f"{number}/api/figures", handlers.send_choice),
             web.get(f"{number}/api/items", handlers.list_items),
-            web.get(f"{number}/api/item", handlers.send_item),
+            web.get(f"{number}/api/item", handlers.send_item_or_null),
             web.get(f"{number}/api/marks", handlers.list_marks),
             web.post(f"{number}/api/mark", handlers.record_flag_and_note),
         ]
@@ -279,7 +278,7 @@ class _ViewHandlers:
         if not 1 < len(numbers) <= _MOST_FOLDERS:
             raise UsageError(f"name from 2 to {_MOST_FOLDERS} folders to compare, as /compare?f=0&f=1")
         chosen = [self._places.folders[at] for at in numbers]
-        paths, best = [folder.path for folder in chosen], [folder.best for folder in chosen]
+        paths, best = [folder.path for folder in chosen], [folder.best_name for folder in chosen]
         page = await asyncio.to_thread(self._compare, paths, best)
         return _report_response(page)
 
@@ -287,22 +286,22 @@ class _ViewHandlers:
         return asset_response(request.match_info["name"])
 
     async def show_folder(self, request: web.Request) -> web.Response:
-        self._requested_folder(request)
+        self._find_folder_and_mark_needed(request)
         return page_response("folder")
 
     async def show_report(self, request: web.Request) -> web.Response:
-        folder = self._requested_folder(request)
+        folder = self._find_folder_and_mark_needed(request)
         folder.report_needed = True
         if (page := folder.report) is None:
             return page_response("waiting", status=202)
         return _report_response(page)
 
     async def send_state(self, request: web.Request) -> web.Response:
-        return json_response(self._requested_folder(request).page_state())
+        return json_response(self._find_folder_and_mark_needed(request).page_state())
 
     async def send_choice(self, request: web.Request) -> web.Response:
         """Return the report on a choice of scores, given as pairs of a dimension and a name."""
-        choices = self._requested_folder(request).choices
+        choices = self._find_folder_and_mark_needed(request).choices
         if choices is None:
             return refuse_request(503, "the report is being written; ask again in a moment")
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
@@ -310,13 +309,13 @@ class _ViewHandlers:
             raise UsageError(f"choose by {_MOST_NAMES} names at most, not by {len(pairs)}")
 
         def encode() -> bytes:
-            return encode_choice(choices.report_choice(pairs), choices.evidence.students)
+            return encode_choice_json(choices.report_choice(pairs), choices.evidence.students)
 
         return web.Response(body=await asyncio.to_thread(encode), content_type=_JSON)
 
     async def list_items(self, request: web.Request) -> web.Response:
         """Return a page of rows, ``total``, and ``beside``: the scores of the same items in other folders."""
-        folder = self._requested_folder(request)
+        folder = self._find_folder_and_mark_needed(request)
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
         choice = parse_item_choice(urlencode([pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]))
         parameters = dict(pairs)
@@ -339,18 +338,18 @@ class _ViewHandlers:
             beside[other] = await _read_scores_in_other_folder(self._places.folders[other], choice, page)
         return json_response({"rows": page.rows, "total": page.total, "beside": beside})
 
-    async def send_item(self, request: web.Request) -> web.Response:
+    async def send_item_or_null(self, request: web.Request) -> web.Response:
         """Return an item whole, or null if there is no such item."""
-        folder, item = self._requested_folder(request), request.query.get("item", "")
+        folder, item = self._find_folder_and_mark_needed(request), request.query.get("item", "")
         task = request.query.get("task", "")
         return json_response(await _query_items(folder, lambda browser: browser.read_detail(item, task)))
 
     async def list_marks(self, request: web.Request) -> web.Response:
-        marks = await asyncio.to_thread(self._requested_folder(request).read_marks)
+        marks = await asyncio.to_thread(self._find_folder_and_mark_needed(request).read_marks)
         return json_response([_mark_body(mark) for mark in marks.values()])
 
     async def record_flag_and_note(self, request: web.Request) -> web.Response:
-        folder = self._requested_folder(request)
+        folder = self._find_folder_and_mark_needed(request)
         body = await read_body(request, _MarkBody, "this is no mark")
         detail = await _query_items(folder, lambda browser: browser.read_detail(body.item, body.task))
         if detail is None:
@@ -364,7 +363,7 @@ class _ViewHandlers:
         )
         return json_response(_mark_body(await asyncio.to_thread(folder.record_flag_and_note, mark)))
 
-    def _requested_folder(self, request: web.Request) -> ViewedFolder:
+    def _find_folder_and_mark_needed(self, request: web.Request) -> ViewedFolder:
         """Return the folder that an address names, and have it read from now on."""
         folder = self._places.folders[self._folder_number(request.match_info["number"])]
         folder.needed = True
@@ -387,7 +386,7 @@ async def _query_items(folder: ViewedFolder, query: Callable[[ItemBrowser], T]) 
     """Query a folder's items in a thread; None also if they have not been read yet."""
 
     def ask() -> T | None:
-        with folder.browser() as browser:
+        with folder.hold_browser() as browser:
             return None if browser is None else query(browser)
 
     return await asyncio.to_thread(ask)
@@ -432,6 +431,5 @@ def page_response(name: str, status: int = 200) -> web.Response:
 def asset_response(name: str) -> web.Response:
     if name not in _ASSETS:
         raise web.HTTPNotFound
-    text = (files(_ASSETS[name]) / name).read_text(encoding="utf-8")
-    text = page_colours_css() + text if name == "page.css" else text
+    text = read_asset(_ASSETS[name], name)
     return web.Response(text=text, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")

@@ -19,6 +19,7 @@ from coeval.analysis.load import find_writer_pid, is_readable, list_possible_sou
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.aggregate import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
+from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -110,6 +111,13 @@ def _find_best_by_any(
     return Best(name, shown_names.text(name), mean, what=what, tasks=len(of_model))
 
 
+def _put_on_scale(metric: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a metric's row with its value and interval from 0 to 1 of its scale, as scores are."""
+    ends = {name: metric[name] for name in ("value", "low", "high")}
+    scaled = {name: end if end is None else share_of_scale(end, metric["unit"]) for name, end in ends.items()}
+    return {**metric, **scaled}
+
+
 class GrowthRate:
     """Rate at which records are made, and the time that the missing ones take at that rate."""
 
@@ -168,6 +176,7 @@ class _OpenedFolder:
             self.browser = ItemBrowser(reader)
             self.results = read_results(reader, notes).as_dict()
             self.summary = summarise_folder(reader, self.results)
+            self.results["metrics"] = [_put_on_scale(row) for row in self.results["metrics"]]
             self.close = stack.pop_all().close
 
 
@@ -217,7 +226,7 @@ class ViewedFolder:
         self._report_throttle, self._summary_throttle = _Throttle(), _Throttle()
 
     @contextmanager
-    def _keep_error(self) -> Iterator[None]:
+    def _catch_and_show_error(self) -> Iterator[None]:
         try:
             yield
         except (CoevalError, OSError) as error:
@@ -226,31 +235,32 @@ class ViewedFolder:
 
     def read_changed_status(self) -> None:
         """Read the status again, which is cheap for any folder."""
-        with self._keep_error():
+        with self._catch_and_show_error():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
             self._status_throttle.run_if_due(
-                (find_writer_pid(self.path), self._files_stamp(records_alone=False)), self._read_status
+                (find_writer_pid(self.path), self._stamp_and_note_latest_change(with_status=True)),
+                self._read_status,
             )
 
-    def read_changed_records(self) -> None:
+    def read_changed_records_if_needed(self) -> None:
         """Read the records again, if somebody has opened the folder."""
-        with self._keep_error():
+        with self._catch_and_show_error():
             if self.needed and self.path.is_dir():
-                self._records_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_records)
+                self._records_throttle.run_if_due(self._stamp_and_note_latest_change(), self._read_records)
 
-    def write_changed_report(self) -> bool:
+    def refresh_page_if_due(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
         is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
         return bool(is_wanted) and self._report_throttle.run_if_due(
             self._generation, self._refresh_page_and_measures
         )
 
-    def read_changed_summary(self) -> None:
+    def read_changed_summary_if_unopened(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
-            with self._keep_error():
-                self._summary_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_summary)
+            with self._catch_and_show_error():
+                self._summary_throttle.run_if_due(self._stamp_and_note_latest_change(), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
         return {
@@ -288,14 +298,14 @@ class ViewedFolder:
         return self._summary if self._read is None else self._read.summary
 
     @property
-    def best(self) -> str | None:
+    def best_name(self) -> str | None:
         """Return who is best, or None if nobody has a score or nothing was read yet."""
         with self._lock:
             current = self._current_summary
         return None if current is None or current.best is None else current.best.name
 
     @contextmanager
-    def browser(self) -> Iterator[ItemBrowser | None]:
+    def hold_browser(self) -> Iterator[ItemBrowser | None]:
         """Yield the items as read last, kept open meanwhile; None: not read yet."""
         with self._lock:
             read = self._read
@@ -318,14 +328,13 @@ class ViewedFolder:
     def record_flag_and_note(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
         [kept] = add_labels(self.path, [mark])
-        with self.browser() as browser:
+        with self.hold_browser() as browser:
             if browser is not None:
                 browser.replace_marks(self.read_marks())
         return kept
 
     def close(self) -> None:
-        """Close what was read."""
-        self._replace(None)
+        self._replace_opened_folder(None)
 
     def _read_status(self) -> None:
         try:
@@ -344,25 +353,25 @@ class ViewedFolder:
     def _read_records(self) -> None:
         read = _OpenedFolder(self.path)
         read.browser.replace_marks(self.read_marks())
-        self._replace(read)
-        with self.browser() as browser:
+        self._replace_opened_folder(read)
+        with self.hold_browser() as browser:
             if browser is not None:
                 browser.index_lines()
 
     def _refresh_page_and_measures(self) -> None:
         """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
         measures."""
-        with self._keep_error():
+        with self._catch_and_show_error():
             with open_folder_report(self.path) as report:
                 choices = report.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
                 self.report = PageFrame(report.report, choices=single, served_at=_API).with_data(())
                 self.choices = choices
-            with self.browser() as browser:
+            with self.hold_browser() as browser:
                 if browser is not None:
                     report.give_measures_to(browser)
 
-    def _replace(self, read: _OpenedFolder | None) -> None:
+    def _replace_opened_folder(self, read: _OpenedFolder | None) -> None:
         with self._lock:
             before, self._read = self._read, read
             self._generation += 1
@@ -371,11 +380,11 @@ class ViewedFolder:
         if before is not None and unused:
             before.close()
 
-    def _files_stamp(self, *, records_alone: bool) -> Stamp:
+    def _stamp_and_note_latest_change(self, *, with_status: bool = False) -> Stamp:
         """Return names, sizes and times of files, of records alone or of the status too, and note the latest
         change."""
         run = RunDir(self.path)
-        status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
+        status_files = [run.meta, run.usage, run.errors, run.pending_batches] if with_status else []
         files = (*list_possible_source_files(self.path), self.path / LABELS_FILE, *status_files)
         stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
@@ -419,14 +428,14 @@ class ViewedPlaces:
         self._parents: dict[Path, Path | None] = {}  # with the sweep that each is
         self._resolved_paths: set[Path] = set()
         self._stopped = Event()
-        self._thread = Thread(target=self._watch, name="coeval view", daemon=True)
+        self._thread = Thread(target=self._read_changes_until_stopped, name="coeval view", daemon=True)
         for path in paths:
             if not path.is_dir():
                 problem = "is a file; name a folder" if path.exists() else "is not there"
                 wanted = "a run, an output of eval-framework, or one with these"
                 raise UsageError(escape_line(f"{path} {problem}: {wanted}"))
             if is_readable(path):
-                self._add_folder(path)
+                self._add_folder_unless_known(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
         self._add_new_folders()
@@ -451,21 +460,21 @@ class ViewedPlaces:
             folder.close()
         return True
 
-    def _watch(self) -> None:
+    def _read_changes_until_stopped(self) -> None:
         """Read statuses, records, summaries and reports in turn, until stopped."""
         while not self._stopped.is_set():
             self._add_new_folders()
             for folder in self._folders_until_stopped():
                 folder.read_changed_status()
             for folder in self._folders_until_stopped():
-                folder.read_changed_records()
+                folder.read_changed_records_if_needed()
             end = time.monotonic() + _LINES_S
             for folder in self._folders_until_stopped():
                 if time.monotonic() < end:
-                    folder.read_changed_summary()
+                    folder.read_changed_summary_if_unopened()
             # One at a time, since it takes seconds: what has changed meanwhile comes before the next.
             for folder in sorted(self.folders, key=lambda folder: not folder.report_needed):
-                if self._stopped.is_set() or folder.write_changed_report():
+                if self._stopped.is_set() or folder.refresh_page_if_due():
                     break
             self._stopped.wait(_EVERY_S)
 
@@ -486,11 +495,11 @@ class ViewedPlaces:
                     raise store_error("read", parent, error) from error
                 continue  # it was there before, and may be again
             for path in readable:
-                self._add_folder(path, sweep)
+                self._add_folder_unless_known(path, sweep)
         if len(self._parents) > len(parents):
             self._add_new_folders()
 
-    def _add_folder(self, path: Path, sweep: Path | None = None) -> None:
+    def _add_folder_unless_known(self, path: Path, sweep: Path | None = None) -> None:
         whole = path.resolve()
         if whole not in self._resolved_paths:
             self._resolved_paths.add(whole)

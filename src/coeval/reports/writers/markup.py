@@ -36,7 +36,7 @@ def as_markdown(table: ReportTable) -> str:
 
 def as_html(table: ReportTable) -> str:
     """Write title, headings and rows, and the note below, without columns that are empty in all rows."""
-    columns = [(at, table.columns[at]) for at in table.used_column_indices]
+    columns = [(at, table.columns[at]) for at in table.terminal_columns]
     rows = ([format_cell(row[at], column.kind) for at, column in columns] for row in table.rows)
     html = html_table(table.title, [column.terminal_heading for _, column in columns], rows)
     return html + html_lines([table.note] * bool(table.note))

@@ -15,11 +15,10 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.core.figures import IN_POINTS, FigureKind
+from coeval.core.figures import FORMATS, IN_POINTS, FigureKind, format_figure
 from coeval.core.plain import escape_lines, looks_like_formula
-from coeval.core.text import dollar_decimals
+from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Cell, ReportColumn, ReportTable
-from coeval.reports.themes import LIGHT
 from coeval.store.jsonl import replace_file
 
 # --- Foreign text in cells
@@ -47,18 +46,6 @@ def clean_sheet_text(text: str) -> str:
 Part: TypeAlias = Literal["value", "low", "high", "n"]
 Simple: TypeAlias = str | int | float | bool | None
 
-_FORMATS: dict[FigureKind, str] = {
-    "text": "General",
-    "count": "#,##0",
-    "points": "0.0",
-    "gap": "0.0",
-    "share": "0.0%",
-    "coefficient": "0.00",
-    "number": "0.000",
-    "probability": '[<0.001]"<0.001";0.000',
-    "usd": '"$"#,##0.00',
-    "seconds": '0.0" s"',
-}
 _PART_TITLES: dict[Part, str] = {"value": "", "low": ", from", "high": ", to", "n": ", n"}
 
 
@@ -71,7 +58,7 @@ class SheetColumn(NamedTuple):
     kind: FigureKind
     source: ReportColumn
 
-    def read_part(self, row: Sequence[Cell]) -> Simple:
+    def read_part_in_points(self, row: Sequence[Cell]) -> Simple:
         """Return this part of a row's cell; scores are in points, so that no number format is needed to read
         them."""
         cell, value = row[self.column_index], None
@@ -105,12 +92,15 @@ def _used_parts(cells: Sequence[Cell]) -> Iterator[Part]:
 
 
 def number_format(kind: FigureKind, number: float) -> str:
-    """Return Excel's number format; a small amount of money has as many decimals as on pages (`dollars`)."""
-    if kind != "usd":
-        return _FORMATS[kind]
-    if 0 < number < 0.0001:
-        return '"<$0.0001"'
-    return f"{_FORMATS[kind]}{'0' * (dollar_decimals(number) - 2)}"
+    """Return Excel's format of a number of a kind, with as many decimals as pages show."""
+    if kind == "text":
+        return "General"
+    style, text = FORMATS[kind], format_figure(number, kind)
+    if text.startswith("<"):
+        return f'"{text}"'
+    decimals = len(text.removesuffix(style.after).partition(".")[2])
+    before, after = (f'"{sign}"' if sign and sign != "%" else sign for sign in (style.before, style.after))
+    return f"{before}#,##0{'.' * bool(decimals)}{'0' * decimals}{after}"
 
 
 # Characters: headings of a word, and texts of which the beginning shows.
@@ -201,7 +191,7 @@ def write_table(book: WorkbookFile, sheet: Worksheet, table: ReportTable, top: i
         book.write_text(sheet, top, index, column.title, **heading)
         if column.source.meaning and column.part == "value":
             sheet.write_comment(top, index, column.source.meaning, {"x_scale": 2})
-        cells = [column.read_part(row) for row in table.rows]
+        cells = [column.read_part_in_points(row) for row in table.rows]
         for number, cell in enumerate(cells, top + 1):
             book.write_cell(sheet, (number, index), cell, column)
         widths.append(max([min(_text_width(column.title) + 3, 24), *map(_text_width, cells)]))

@@ -61,7 +61,7 @@ class _TextColumn(NamedTuple):
 
 
 def _text_columns(table: ReportTable) -> list[_TextColumn]:
-    used = table.used_column_indices
+    used = table.terminal_columns
     return [
         _TextColumn(
             [

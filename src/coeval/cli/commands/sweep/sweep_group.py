@@ -176,14 +176,14 @@ def aggregate(
     from coeval.analysis.training.sweep_comparison import compare_checkpoints
     from coeval.analysis.training.training_curves import build_training_run
     from coeval.cli import streams
-    from coeval.cli.commands.sweep.sweep_tables import print_aggregates_and_gaps, print_conclusions
+    from coeval.cli.commands.sweep.sweep_tables import print_aggregates_and_check_gaps, print_conclusions
 
     checkpoints = find_evaluated_steps(out, name_pattern, step_numbers, base)
     aggregated = [aggregate_checkpoint(checkpoint, task_names, expected) for checkpoint in checkpoints]
     if sum(len(write_aggregates(checkpoint)) for checkpoint in aggregated):
         runs = [build_training_run(out.name, out, aggregated, task_names, base)]
         print_conclusions(runs, compare_checkpoints(runs), streams.results(), aggregated)
-    if print_aggregates_and_gaps(aggregated, out, task_names, step_numbers, name_pattern):
+    if print_aggregates_and_check_gaps(aggregated, out, task_names, step_numbers, name_pattern):
         raise typer.Exit(GAPS)
 
 
@@ -279,13 +279,13 @@ def plot(
     from coeval.sweeps import sweep_settings
 
     folders = _parse_named_folders(runs, "--runs")
-    patterns = _parse_patterns(name_pattern or [], folders)
+    patterns = _parse_patterns_by_run(name_pattern or [], folders)
     step_numbers, task_names = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_checkpoints
     from coeval.analysis.training.training_curves import read_training_curves
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions
-    from coeval.reports.training_files import write_curves
+    from coeval.reports.training_files import write_curve_pictures_and_page
 
     messages = streams.messages()
     curves = read_training_curves(folders, task_names, step_numbers, patterns)
@@ -294,7 +294,7 @@ def plot(
             streams.warn(messages, note if len(curves) == 1 else f"{run.label}: {note}")
     compared = compare_checkpoints(curves)
     print_conclusions(curves, compared, streams.results())
-    written = list(write_curves(curves, compared, plot_dir, show_errorbar))
+    written = list(write_curve_pictures_and_page(curves, compared, plot_dir, show_errorbar))
     streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures")
 
 
@@ -317,7 +317,7 @@ def _parse_named_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
     return folders
 
 
-def _parse_patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
+def _parse_patterns_by_run(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
     """Parse ``NAME=step_{step}`` texts. Raises UsageError: one has another form, or names no run."""
     patterns = {}
     for text in texts:

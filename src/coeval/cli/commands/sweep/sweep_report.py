@@ -16,12 +16,13 @@ from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.commands.sweep.sweep_tables import aggregate_draw_and_print
 from coeval.cli.loop import run_async, run_interruptible
-from coeval.cli.streams import say, warn, warn_at_length
+from coeval.cli.streams import say, warn, warn_in_lines
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars
 from coeval.core.plain import escape_line
-from coeval.core.text import dollars, join_names, pluralize
+from coeval.core.text import join_names, pluralize
 from coeval.engine.progress import abbreviate, format_as_clock
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
@@ -70,8 +71,8 @@ class SweepView(Progress):
         self._last_line = ""
 
     def __enter__(self) -> Self:
-        self.animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
-        self.start_thread(self._keep_printing)
+        self.try_animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
+        self.start_thread(self._keep_printing_problems_and_status)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -81,7 +82,7 @@ class SweepView(Progress):
     def begin(self, board: SweepBoard) -> None:
         self._board = board
 
-    def _keep_printing(self) -> None:
+    def _keep_printing_problems_and_status(self) -> None:
         """Print problems as they occur, and status lines where there is no live table."""
         wait = FIRST_PAUSE_S
         due = time.monotonic() + wait
@@ -93,17 +94,16 @@ class SweepView(Progress):
                 due = time.monotonic() + wait
 
     def _print_new_problems(self) -> None:
-        """Print new retries and server restarts."""
         problems = self._board.problems[self._problems_printed :]
         self._problems_printed += len(problems)
         for problem in problems:
             if not problem.given_up:  # those are told at the end
-                warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
+                warn_in_lines(self._console, f"{problem.what} is tried again: {problem.why}")
         for _, name, progress in self._board.list_slots():
             why = "" if progress is None else progress.restarted
             if name is not None and why and self._restarts.get(name) != why:
                 self._restarts[name] = why
-                warn_at_length(self._console, f"{name}: its server ended and is restarted: {why}")
+                warn_in_lines(self._console, f"{name}: its server ended and is restarted: {why}")
 
     def _print_new_status_line(self) -> None:
         busy = [slot for slot in self._board.list_slots() if slot.worker is not None]
@@ -175,7 +175,6 @@ def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
 
 
 def _task_or_activity(progress: WorkerProgress) -> str:
-    """Return the task in progress, else what the worker does."""
     if progress.state == "asking":
         return next(
             (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
@@ -214,7 +213,7 @@ def print_sweep_status(settings: SweepSettings) -> None:
     except FileNotFoundError:
         raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
     table = JobTable(out, plan)
-    complete_checkpoints = _print_job_table(table, console)
+    complete_checkpoints = _print_job_table_and_count_complete(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer_pid()
     state = "no sweep is running" if writer is None else f"process {writer} is at work on it"
@@ -223,7 +222,7 @@ def print_sweep_status(settings: SweepSettings) -> None:
         say(console, line)
 
 
-def _print_job_table(table: JobTable, console: Console) -> int:
+def _print_job_table_and_count_complete(table: JobTable, console: Console) -> int:
     """Print checkpoints by task with their problems; return how many checkpoints are complete."""
     plan = table.plan
     rows: list[tuple[str, ...]] = []
@@ -247,7 +246,7 @@ def _print_job_table(table: JobTable, console: Console) -> int:
     if missing:
         say(console, f"scored samples lack {pluralize(missing, 'record')}")
     for what, why in problems.items():
-        warn_at_length(console, f"{what} failed: {why}")
+        warn_in_lines(console, f"{what} failed: {why}")
     return complete_checkpoints
 
 
@@ -288,7 +287,7 @@ def print_sweep_outcome(board: SweepBoard, sweep: Sweep, results: Console, messa
     if board.unjudged:
         say(results, f"{pluralize(board.unjudged, 'job')} answered and not judged; --judge does that")
     for gap in board.gaps:
-        warn_at_length(messages, gap)
+        warn_in_lines(messages, gap)
     if board.cost_usd:
         say(messages, f"judging: {dollars(board.cost_usd)}")
     if board.interrupted:
@@ -357,7 +356,7 @@ def read_sweep_settings(flags: dict[str, Any], file: Path | None) -> SweepSettin
 
 
 def sweep_and_print(settings: SweepSettings) -> int:
-    """Run the sweep; return the exit code."""
+    """Run the sweep, print its outcome, draw and log its results; return the exit code."""
     results, messages = streams.results(), streams.messages()
     request = make_sweep_request(settings, load_keys(settings.keys))
     log_to = parse_destinations(settings.log_to)

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import pair_columns, pair_headings, show_tables
+from coeval.cli.views.table_view import make_pair_and_difference_columns, pair_headings, show_tables
 from coeval.core.errors import GAPS
 from coeval.core.text import join_names, pluralize
 from coeval.reports.content import ReportTable, make_columns
-from coeval.reports.measure_table import SAMPLE_COLUMNS, difference_as_share, metric_as_share, sample_cells
+from coeval.reports.measure_table import SAMPLE_COLUMNS, difference_as_share, mean_sem_cells, metric_as_share
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -33,13 +33,13 @@ def print_conclusions(
     runs: Sequence[TrainingRun],
     compared: SweepComparison,
     console: Console,
-    aggregated: Sequence[CheckpointAggregate] = (),
+    printed_aggregates: Sequence[CheckpointAggregate] = (),
 ) -> None:
     """Print which checkpoint to ship, as ``coeval compare`` says it, and conclusions by task; skips the notes
-    that `print_aggregates_and_gaps` prints for ``aggregated``."""
+    that `print_aggregates_and_check_gaps` prints for ``printed_aggregates``."""
     reported = {
         f"step {row.checkpoint.step}: {note}"
-        for row in aggregated
+        for row in printed_aggregates
         for task_row in row.tasks.values()
         for note in task_row.notes
     }
@@ -55,7 +55,7 @@ def print_conclusions(
                     say(console, f"{label}{task}: {note}", "dim")
 
 
-def print_aggregates_and_gaps(
+def print_aggregates_and_check_gaps(
     aggregated: Sequence[CheckpointAggregate],
     out: Path,
     tasks: Sequence[str] | None,
@@ -67,7 +67,7 @@ def print_aggregates_and_gaps(
     for task in sorted({task for checkpoint in aggregated for task in checkpoint.tasks}):
         figures_by_step = {row.checkpoint.step: row.tasks[task] for row in aggregated if task in row.tasks}
         rows = tuple(
-            (str(step), *sample_cells(figures, figures.ci95), figures.missing)
+            (str(step), *mean_sem_cells(figures, figures.ci95), figures.missing)
             for step, figures in figures_by_step.items()
         )
         title = f"{task}: {join_names(dict.fromkeys(row.metric for row in figures_by_step.values()))}"
@@ -100,7 +100,7 @@ def aggregate_draw_and_print(sweep: Sweep) -> int:
     made = aggregate_and_write_sweep(sweep.out, samples)
     if made.run is not None and made.comparison is not None:
         print_conclusions([made.run], made.comparison, streams.results(), made.aggregates)
-    gaps = print_aggregates_and_gaps(made.aggregates, sweep.out, [*samples])
+    gaps = print_aggregates_and_check_gaps(made.aggregates, sweep.out, [*samples])
     if made.paths:
         say(streams.messages(), f"written: {made.paths[-1]} and {len(made.paths) - 1} pictures")
     return GAPS if gaps else 0
@@ -137,7 +137,7 @@ def _print_task_judges(task: TaskJudges, console: Console) -> None:
         )
         for step in task.steps
     )
-    pair = pair_columns(*pair_headings(task.a, task.b))
+    pair = make_pair_and_difference_columns(*pair_headings(task.a, task.b))
     figures = (*make_columns("p", kind="probability"), *make_columns("items", kind="count"))
     show_tables(console, [ReportTable("", title, (*make_columns("step"), *pair, *figures), rows)])
     for step in task.steps:

@@ -19,10 +19,11 @@ import msgspec
 
 from coeval.core import records
 from coeval.core.errors import AskError, Gap, QuotaExhausted
+from coeval.core.figures import dollars
 from coeval.core.foreign import convert
 from coeval.core.options import max_calls
 from coeval.core.shown_names import short_names
-from coeval.core.text import dollars, pluralize
+from coeval.core.text import pluralize
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Session, await_unless_interrupted
@@ -147,7 +148,6 @@ class _LiveSamples:
         self._answers: dict[str, list[tuple[PreparedItem, records.Response]]] = {}
 
     async def request_samples(self, asking: Asking) -> None:
-        """Request all samples, and report what each took, or that it failed."""
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._load_recorded_items_adding_lengths(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]

@@ -1,7 +1,7 @@
 """Parts of pictures as Vega-Lite has them: one named data set, without colours or sizes.
 
 Colours, fonts and backgrounds come from the theme that a picture is drawn in
-(`coeval.reports.drawn_pictures`). Its width is that of its container, between ``least`` and ``width`` in
+(`coeval.reports.charts.drawn_pictures`). Its width is its container's, between ``least`` and ``width`` in
 its ``usermeta``; a page scrolls what is wider than its container. Heights are numbers: Vega-Lite warns of
 steps beside a width that follows. If ``usermeta`` names a ``row`` and a ``step``, the height is ``step``
 for each value of the column ``row``.
@@ -73,7 +73,7 @@ def scale_to_points(*measures: str) -> list[Spec]:
     )
 
 
-def add_interval_ends(measure: str) -> list[Spec]:
+def keep_known_add_ends(measure: str) -> list[Spec]:
     """Keep the rows that have the measure, with ``begin`` and ``end`` of its interval; one without an
     interval is a point, since an axis needs values."""
     ends = {
@@ -219,7 +219,7 @@ def quote_names(names: Iterable[str]) -> str:
     return json.dumps([_escape_chart_text(name) for name in names])
 
 
-def make_rows_plain(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def escape_row_texts(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with all texts escaped for Vega."""
     return [
         {name: _escape_chart_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}

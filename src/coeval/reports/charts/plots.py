@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coeval.core.figures import IN_POINTS
-from coeval.reports.chart_spec import (
+from coeval.core.figures import FORMATS, IN_POINTS
+from coeval.reports.charts.chart_spec import (
     LONGEST_NAME,
     NUMBER_ROWS,
     Spec,
     add_columns,
-    add_interval_ends,
     chart_spec,
     colour_by_student,
     encode_column,
     encode_columns,
     filter_rows,
     interval_layers,
+    keep_known_add_ends,
     make_layer,
     measure_tooltip,
     names_axis,
@@ -46,7 +46,7 @@ def bias_plot(table: str, biases: Sequence[str], judges: Sequence[str], models: 
     zero = make_layer("rule", {"x": {"datum": 0}}, strokeDash=[3, 3])
     drawn = interval_layers("value", (encode_column("begin:Q", title="points"), "end"), 65, 2, **shared)
     height = max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP)
-    return chart_spec(table, [zero, *drawn], height, *scale_to_points("value"), *add_interval_ends("value"))
+    return chart_spec(table, [zero, *drawn], height, *scale_to_points("value"), *keep_known_add_ends("value"))
 
 
 # --- Forest plot
@@ -172,8 +172,10 @@ def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureTogg
         ),
     ]
     rows = scale_to_points(*grid.point_columns)
-    if "p" in grid.tooltip:  # as `coeval.core.text.format_probability` has it
-        rows += add_columns(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
+    if "p" in grid.tooltip:
+        style = FORMATS["probability"]
+        p_text = f"format(datum.p, '.{style.decimals}f')"
+        rows += add_columns(shown_p=f"datum.p < {style.least} ? '<{style.least}' : {p_text}")
     position = {
         "y": encode_column(
             f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)
@@ -223,7 +225,7 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
     low = encode_column("begin:Q", scale=scale, title="points", axis={"tickCount": 8})
     layers = interval_layers("shown", (low, "end"), 100, y=y, tooltip=tips)
     height = max(len(rows), 1) * _INTERVAL_STEP
-    return chart_spec(table, layers, height, chosen, *scale_to_points("shown"), *add_interval_ends("shown"))
+    return chart_spec(table, layers, height, chosen, *scale_to_points("shown"), *keep_known_add_ends("shown"))
 
 
 # --- Item difficulty and discrimination
@@ -382,7 +384,7 @@ def _difference_forest(table: ReportTable, better_by_baseline: Mapping[str, str]
         NUMBER_ROWS,
         filter_rows(f"datum.place <= {_MOST_DRAWN}"),
     )
-    height = max(min(len(table.initial_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
+    height = max(min(len(table.chosen_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
     spec = chart_spec(table.name, layers, height, *drawn)
     return spec | _parameters(table) | {"usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
 

@@ -1,18 +1,17 @@
-"""Colours of charts, workbooks and pages, for light and dark.
-
-The categories' colours are those of Okabe and Ito (2008), made for readers who tell few colours apart,
-lightened or darkened until they stand out from their background by 3 : 1.
-"""
+"""Colours of charts, workbooks and pages, for light and dark; ``themes.toml`` names them."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 
-class Theme(NamedTuple):
+class Theme(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Colours, as ``#rrggbb``. ``least`` and ``most`` are the ends of a scale of amounts, ``against`` the
     other end of one with a middle; text is legible on all of them. ``page``: the colours that only
-    style sheets of pages use, as CSS declares them."""
+    style sheets of pages use, by the name of their CSS variable."""
 
     background: str
     text: str
@@ -22,41 +21,11 @@ class Theme(NamedTuple):
     least: str
     most: str
     against: str
-    page: str
+    page: dict[str, str]
 
 
-LIGHT = Theme(
-    background="#ffffff",
-    text="#1d2733",
-    faint="#5b6775",
-    lines="#e3e7ec",
-    categories=("#0072b2", "#d55e00", "#009e73", "#b8629b", "#8c6d00", "#3d9ac9", "#6a51a3", "#7a7a7a"),
-    least="#f1f5fa",
-    most="#7db4e6",
-    against="#f2b184",
-    page=(
-        "--ground: #ffffff; --raised: #f7f9fb; --faint: #566270; --lines: #dfe4ea; --link: #0a5a94; "
-        "--mark: #fff4d6; --warn: #7d4300; --strong: #0a5a94; --edges: #8592a0; "
-        "--shadow: rgb(20 40 60 / .22); --v0: #f6b98f; --v1: #fbdcc5; --v2: #f1f0ec; --v3: #cfe2f3; "
-        "--v4: #9cc6ea; --marked: #ffe9a8; --high: #1c6b34; --medium: #7a5300; --low: #a32b14;"
-    ),
-)
-DARK = Theme(
-    background="#171c23",
-    text="#e6eaf0",
-    faint="#9aa7b5",
-    lines="#2c3541",
-    categories=("#4aa8e0", "#f0884a", "#2fc29a", "#db8fc2", "#cfae3a", "#86cdf2", "#a996de", "#a3a3a3"),
-    least="#1f2833",
-    most="#2b6596",
-    against="#9a5424",
-    page=(
-        "--ground: #12171e; --raised: #1a212a; --faint: #a3b0be; --lines: #2f3945; --link: #7cc0f2; "
-        "--mark: #37301d; --warn: #f3b562; --strong: #7cc0f2; --edges: #6b7988; "
-        "--shadow: rgb(0 0 0 / .6); --v0: #7a3c16; --v1: #4d2c18; --v2: #2a2f36; --v3: #1d3a55; "
-        "--v4: #25588a; --marked: #5c4a12; --high: #7fd39a; --medium: #f0c36a; --low: #ff9c85;"
-    ),
-)
+_THEMES = msgspec.toml.decode(Path(__file__).with_name("themes.toml").read_bytes(), type=dict[str, Theme])
+LIGHT, DARK = _THEMES["light"], _THEMES["dark"]
 
 
 def theme_config(theme: Theme) -> dict[str, Any]:
@@ -95,14 +64,17 @@ def theme_config(theme: Theme) -> dict[str, Any]:
     }
 
 
+def _declare_colours(scheme: str, theme: Theme) -> str:
+    """Return a theme's CSS variables for pages of a ``color-scheme``."""
+    categories = {f"c{number}": colour for number, colour in enumerate(theme.categories)}
+    colours = {"text": theme.text} | theme.page | categories
+    return f"color-scheme: {scheme}; " + " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
 def page_colours_css() -> str:
     """Return the style sheet of colours that pages' other sheets use by name: dark where the reader's system
     is, or the page's toggle says so."""
-    light, dark = (
-        f"color-scheme: {scheme}; --text: {theme.text}; {theme.page} "
-        + " ".join(f"--c{number}: {colour};" for number, colour in enumerate(theme.categories))
-        for scheme, theme in (("light", LIGHT), ("dark", DARK))
-    )
+    light, dark = _declare_colours("light", LIGHT), _declare_colours("dark", DARK)
     return (
         f":root {{ {light} }}\n"
         f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {dark} }} }}\n'

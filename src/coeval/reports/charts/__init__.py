@@ -1,0 +1,1 @@
+"""Charts: their specifications, what each shows, how they are drawn, and their colours."""
