@@ -114,6 +114,10 @@ def run(call: RunCall) -> Run:
     Raises UsageError: the request was wrong; ModelUnavailable: a probed model does not answer; StoreError:
     the run folder cannot be read or written; KeyboardInterrupt: at a second Ctrl-C; the run can be opened
     and continued all the same.
+
+    >>> run = coeval.run("examples/quickstart.yaml", overwrite=True)
+    >>> run.exit_code
+    0
     """
     event = call.interrupt or asyncio.Event()
     return wait_for(lambda: _run_call(call, event), event)
@@ -125,6 +129,9 @@ async def arun(call: RunCall) -> Run:
 
     Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once,
     as asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
+
+    >>> asyncio.run(coeval.arun("examples/quickstart.yaml", continue_run=True))
+    Run('runs/quickstart', Summary(1,044 of 1,044 records there))
     """
     return await _run_call(call, call.interrupt or asyncio.Event())
 
