@@ -18,7 +18,7 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
 from coeval.api import open_run
-from coeval.api.stoppable import watch_run
+from coeval.api.stoppable import forward_and_draw_progress
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.html_table import MeasureRow
 from coeval.core.records import Datapoint, Evaluation, Response
@@ -437,7 +437,7 @@ async def test_lines_of_progress_are_plain(judged_lab: Lab, capsys: pytest.Captu
     assert capsys.readouterr().err == "", "nobody asked"
     await judged_lab.arun(continue_run=True, progress=True)
     assert "evaluation: 248/248 records" in capsys.readouterr().err
-    async with watch_run(True, None, asyncio.Event()) as watching:
+    async with forward_and_draw_progress(True, None, asyncio.Event()) as watching:
         watching.warn(f"the host says \x1b[2J and\n{HOSTILE}")
     assert capsys.readouterr().err == f"warning: the host says \\x1b[2J and\\n{HOSTILE}\n"
 

@@ -72,7 +72,7 @@ def test_whoever_looks_ten_times_is_not_fooled() -> None:
 def test_a_comparison_is_as_often_looked_at_as_the_run_looked_at_most() -> None:
     assert combine_looks((None, Looks(1, 0.3))) is None
     assert combine_looks((Looks(2, 0.9), Looks(1, 0.3), Looks(4, 0.5))) == Looks(4, 0.5)
-    assert [Looks(n, 1.0).name for n in (2, 3, 12)] == ["second look", "third look", "look 12"]
+    assert [Looks(n, 1.0).in_words for n in (2, 3, 12)] == ["second look", "third look", "look 12"]
 
 
 def test_what_a_test_at_any_look_finds_is_larger() -> None:

@@ -14,7 +14,7 @@ from scipy.stats import pearsonr
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.breakdown import By, break_down_scores
+from coeval.analysis.breakdown import By, break_down_scores_and_labels
 from coeval.analysis.measures.benchmark_measures import measure_attribute_coverage, measure_item_quality
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.near_duplicates import (
@@ -30,7 +30,7 @@ from coeval.analysis.readers.run_reader import RunReader
 
 def means(run: Run, by: By) -> dict[tuple[str | None, str], float | None]:
     with RunReader(run.folder) as reader:
-        scores = break_down_scores(reader, by).scores
+        scores = break_down_scores_and_labels(reader, by).scores
         students = compute_run_measures(reader).measures.students["s"]
     assert all(score.student == "s" for score in scores)
     if by == "judge":
@@ -75,7 +75,7 @@ def test_a_run_without_scores_has_no_parts(tmp_path: Path) -> None:
     run.datapoint(1)
     with RunReader(run.folder) as reader:
         for by in get_args(By):
-            assert break_down_scores(reader, by) == ((), ())
+            assert break_down_scores_and_labels(reader, by) == ((), ())
 
 
 # Coverage of the declared space, likeness of prompts, difficulty and discrimination of datapoints.

@@ -41,7 +41,7 @@ from coeval.analysis.panel.panel_reading import (
     model_family,
 )
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import missing_score_sentences
+from coeval.analysis.run_results import missing_scores_may_reorder_sentences
 from coeval.core.html_table import MeasureRow
 from evidence.leaning import (
     KIN_SCATTER,
@@ -174,15 +174,20 @@ def score(name: str, mean: float, least: float, most: float) -> MeasureRow:
 
 def test_who_may_change_places_is_told_where_bounds_overlap_by_more_than_is_shown() -> None:
     tied = [score("ann", 0.9, 0.896, 0.901), score("ben", 0.899, 0.899, 0.899)]
-    assert list(missing_score_sentences(tied)) == [], "less than a point"
+    assert list(missing_scores_may_reorder_sentences(tied)) == [], "less than a point"
     behind = [score("ann", 0.9, 0.9, 0.9), score("ben", 0.6, 0.5, 0.8), score("cem", 0.5, 0.4, 0.7)]
-    assert list(missing_score_sentences(behind)) == [
+    assert list(missing_scores_may_reorder_sentences(behind)) == [
         "Failed or missing scores could change the order of ben, cem: counted as 0 or 100, they put ben "
         "between 50.0 and 80.0 and cem between 40.0 and 70.0."
     ]
     leading = [score("zoe", 0.95, 0.7, 0.96), *behind]
-    assert len(list(missing_score_sentences([score("zoe", 0.95, 0.3, 0.96), *behind]))) == 1, "all may lead"
-    assert list(missing_score_sentences(leading))[1] == "They could also change the order of ben, cem."
+    assert len(list(missing_scores_may_reorder_sentences([score("zoe", 0.95, 0.3, 0.96), *behind]))) == 1, (
+        "all may lead"
+    )
+    assert (
+        list(missing_scores_may_reorder_sentences(leading))[1]
+        == "They could also change the order of ben, cem."
+    )
 
 
 def simulated(random: np.random.Generator, items: int = 100, judges: int = 3) -> ScoreGrid:
@@ -221,7 +226,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
         assert all(ends[name][0] - NEAR <= means[name] <= ends[name][1] + NEAR for name in order)
         first += order[0] == "ann"
         leads += order[0] == "ann" and ends["ann"][0] >= max(ends["ben"][1], ends["cem"][1])
-        said = missing_score_sentences([score(name, means[name], *ends[name]) for name in order])
+        said = missing_scores_may_reorder_sentences([score(name, means[name], *ends[name]) for name in order])
         reported += any(one.startswith("Failed or missing scores could change who leads") for one in said)
     assert (first, reported + leads) == (200, 200)
     assert reported > 190

@@ -21,7 +21,7 @@ from statsmodels.stats.anova import anova_lm
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.breakdown import break_down_scores
+from coeval.analysis.breakdown import break_down_scores_and_labels
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import clustered_mean, clustered_standard_error, mean_over_strata
 from coeval.analysis.readers.run_reader import RunReader
@@ -227,7 +227,11 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
         assert found["n"]["score"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
         scores = {one.student: one for one in read_results(reader).students if one.task is None}
-        parts = {one.student: one for one in break_down_scores(reader, "judge").scores if one.part == "j"}
+        parts = {
+            one.student: one
+            for one in break_down_scores_and_labels(reader, "judge").scores
+            if one.part == "j"
+        }
     for name in STUDENTS:
         shown = measures["students"][name]["ci95"]["score"]
         assert [scores[name].low, scores[name].high] == pytest.approx(shown)

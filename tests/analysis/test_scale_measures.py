@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, cohen_kappa_score
 from written_run import Run
 
-from coeval.analysis.breakdown import break_down_scores
+from coeval.analysis.breakdown import break_down_scores_and_labels
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
@@ -342,8 +342,10 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
     )
     with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
         measures, found = compute_run_measures(reader).measures, read_results(reader)
-        by_factor = {(one.part, one.student): one for one in break_down_scores(reader, "factor").scores}
-        by_value = break_down_scores(reader, "attribute").scores
+        by_factor = {
+            (one.part, one.student): one for one in break_down_scores_and_labels(reader, "factor").scores
+        }
+        by_value = break_down_scores_and_labels(reader, "attribute").scores
         shown = {
             one.item.id: one.score for one in read_chosen_answers(reader, AnswerChoice(("ann",))).answers
         }

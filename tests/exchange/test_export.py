@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 from written_run import Run, append
 
 from coeval import export_results, import_results, open_run
-from coeval.analysis.breakdown import break_down_scores
+from coeval.analysis.breakdown import break_down_scores_and_labels
 from coeval.analysis.load import open_reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -156,7 +156,10 @@ def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_
         assert (value, low, high, n, failed) == (score.score, score.low, score.high, score.n, score.failed)
     with open_reader(run) as reader:
         assert isinstance(reader, RunReader)
-        parts = [*break_down_scores(reader, "factor").scores, *break_down_scores(reader, "judge").scores]
+        parts = [
+            *break_down_scores_and_labels(reader, "factor").scores,
+            *break_down_scores_and_labels(reader, "judge").scores,
+        ]
     assert len(parts) > 8
     for part in parts:
         value, low, high, _, *counts = figures[part.task or "", part.student, f"{part.by} {part.part}"]

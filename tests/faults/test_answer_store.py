@@ -19,7 +19,7 @@ from coeval.core.errors import GAPS, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import CallId, Completion, Message, Request, Usage
 from coeval.models.address import resolve_address
-from coeval.models.answer_store import AnswerStore, StoredModel, note_paid_answers
+from coeval.models.answer_store import AnswerStore, StoredModel, describe_paid_answers
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
@@ -222,7 +222,7 @@ async def test_another_seed_of_the_run_is_asked_where_the_host_is_sent_none(tmp_
 
     request = Request((Message("user", "Which team?"),), call=CallId("item"))
     for seed, answer in ((0, "answer 1"), (7, "answer 2"), (0, "answer 1"), (7, "answer 2")):
-        store = AnswerStore.open_named(str(tmp_path / "store"), {}, seed=seed)
+        store = AnswerStore.open_or_make_if_named(str(tmp_path / "store"), {}, seed=seed)
         assert store is not None
         assert (await StoredModel(cast("Any", Hosted()), address, store).complete(request)).text == answer
 
@@ -231,9 +231,9 @@ def test_a_store_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> Non
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(UsageError, match="cannot be made"):
-        AnswerStore.open_named(str(file / "store"), {})
-    assert AnswerStore.open_named(None, {}) is None
-    assert AnswerStore.open_named(str(file), {"COEVAL_STORE": ""}) is None
+        AnswerStore.open_or_make_if_named(str(file / "store"), {})
+    assert AnswerStore.open_or_make_if_named(None, {}) is None
+    assert AnswerStore.open_or_make_if_named(str(file), {"COEVAL_STORE": ""}) is None
 
 
 def test_a_store_that_fills_up_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -250,12 +250,12 @@ def test_a_store_that_fills_up_is_told_once(tmp_path: Path, caplog: pytest.LogCa
 
 def test_an_estimate_says_that_answers_of_the_store_cost_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "paid"
-    assert note_paid_answers(None, {}) == ""
-    assert note_paid_answers(str(folder), {}) == ""
+    assert describe_paid_answers(None, {}) == ""
+    assert describe_paid_answers(str(folder), {}) == ""
     assert not folder.exists(), "an estimate makes no store"
     folder.mkdir()
-    assert note_paid_answers(str(folder), {}) == "", "an empty one saves nothing"
+    assert describe_paid_answers(str(folder), {}) == "", "an empty one saves nothing"
     AnswerStore(folder).keep("ab12", Completion("an answer"))
-    assert "The store paid holds paid answers." in note_paid_answers(str(folder), {})
-    assert note_paid_answers(str(folder), {"COEVAL_STORE": ""}) == "", "none is used"
-    assert "The store paid" in note_paid_answers(None, {"COEVAL_STORE": str(folder)})
+    assert "The store paid holds paid answers." in describe_paid_answers(str(folder), {})
+    assert describe_paid_answers(str(folder), {"COEVAL_STORE": ""}) == "", "none is used"
+    assert "The store paid" in describe_paid_answers(None, {"COEVAL_STORE": str(folder)})

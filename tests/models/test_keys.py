@@ -274,7 +274,7 @@ def test_a_key_file_that_everybody_can_read_is_warned_of(
 
 
 def test_the_places_of_a_key_are_all_named(places: Places) -> None:
-    said = places.load().places("gemini")
+    said = places.load().describe_places("gemini")
     for place in (
         "access_key",
         "providers.gemini",
@@ -284,7 +284,7 @@ def test_the_places_of_a_key_are_all_named(places: Places) -> None:
     ):
         assert place in said
     path = places.write(places.cwd / "keys.yaml", "providers: {}")
-    assert str(path) in places.load().places("gemini")
+    assert str(path) in places.load().describe_places("gemini")
 
 
 def test_the_repr_of_a_credential_shows_no_value() -> None:

@@ -25,7 +25,7 @@ class ScoreParts(NamedTuple):
 _OF_ALL_TASKS = {"judge": "by_judge", "teacher": "by_teacher", "attribute": "by_attr_value"}
 
 
-def break_down_scores(reader: RunReader, by: By) -> ScoreParts:
+def break_down_scores_and_labels(reader: RunReader, by: By) -> ScoreParts:
     """Break scores down into parts, factors within each task; and labels, except by factor or judge."""
     scores = sorted(
         _score_rows(reader, by),

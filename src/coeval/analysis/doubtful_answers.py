@@ -39,7 +39,6 @@ class CutOffAnswers(NamedTuple):
 
 
 def cut_off_cause(counts: Iterable[CutOffAnswers]) -> str:
-    """Name what cut answers off."""
     return _pick_limit_texts(
         counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or "
     )
@@ -173,7 +172,6 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """Describe it in a sentence."""
         if self.others:
             return Incomparable(self.model, OTHER_MODELS, self.came_from_clause).sentence
         return (

@@ -55,7 +55,6 @@ class Scale(NamedTuple):
         return (scores - self.least) / self.width
 
     def to_scores(self, shares: _Sums) -> _Sums:
-        """Convert shares of the scale to scores."""
         return self.least + self.width * shares
 
 
@@ -200,7 +199,7 @@ def clustered_mean(
     it is that of the unit. A single cluster has an interval too, nearly as wide as the scale. ``values``,
     sortable labels of ``clusters`` and ``weights`` (how many units a value stands for, above 0) are (N,).
     """
-    sums, sizes = _sum_clusters(values, clusters, weights)
+    sums, sizes = _cluster_sums_and_sizes(values, clusters, weights)
     return _interval_of_strata([(sums, sizes)], scale) if len(sums) else NO_INTERVAL
 
 
@@ -212,7 +211,7 @@ def clustered_standard_error(
     Of G items with N samples of each it is the hierarchical one, ``√(MSB / (G·N))`` with the mean square
     between items of a one-way analysis of variance. None with fewer than two clusters.
     """
-    sums, sizes = _sum_clusters(values, clusters, weights)
+    sums, sizes = _cluster_sums_and_sizes(values, clusters, weights)
     if len(sums) < 2:
         return None
     distances = sums - sizes * sums.sum() / sizes.sum()
@@ -220,8 +219,9 @@ def clustered_standard_error(
     return float(np.sqrt(square)) / float(sizes.sum())
 
 
-def _sum_clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the sums and sizes of clusters."""
+def _cluster_sums_and_sizes(
+    values: ArrayLike, clusters: ArrayLike, weights: ArrayLike
+) -> tuple[Floats, Floats]:
     x = _require_finite(values)
     _, index = np.unique(np.asarray(clusters), return_inverse=True)
     if x.ndim != 1 or x.shape != index.shape:
@@ -241,7 +241,7 @@ def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] 
         sums = [(values, np.ones(len(values))) for values in arrays if len(values)]
     else:
         both = zip(arrays, clusters, strict=True)
-        sums = [_sum_clusters(values, own, 1.0) for values, own in both if len(values)]
+        sums = [_cluster_sums_and_sizes(values, own, 1.0) for values, own in both if len(values)]
     if not sums:
         return NO_INTERVAL
     return msgspec.structs.replace(_interval_of_strata(sums, SHARE), n=sum(map(len, arrays)))
@@ -328,8 +328,8 @@ class Looks(NamedTuple):
         return self.growing or self.number > 1
 
     @property
-    def name(self) -> str:
-        """Return the name of the look, such as ``third look``."""
+    def in_words(self) -> str:
+        """Return ``third look``."""
         number = self.number
         return f"{_ORDINALS[number - 1]} look" if number <= len(_ORDINALS) else f"look {number}"
 
@@ -357,11 +357,11 @@ def p_value_at_any_look(p: float, looks: Looks | None) -> float:
     return max(p, min(1.0, float(np.exp(0.5 * np.log1p(r) - z**2 * r / (2 * (1 + r))))))
 
 
-def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
+def alpha_at_any_look(one_sided_alpha: float, looks: Looks | None) -> float:
     """Return the one-sided level that makes a single test hold at any look, at ``alpha`` in all."""
     if looks is None or not looks.is_repeated:
-        return alpha
-    return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
+        return one_sided_alpha
+    return float(ndtr(-_mixture_quantile(2 * one_sided_alpha, looks.share)))
 
 
 def detectable_gap_at_any_look(detectable: float, looks: Looks, *, power: float, family: int) -> float:

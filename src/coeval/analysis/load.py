@@ -70,6 +70,5 @@ def list_possible_source_files(folder: Path) -> list[Path]:
 
 
 def find_writer_pid(folder: Path) -> int | None:
-    """Return the id of the process that is writing to a folder, if any."""
     folders = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
     return next((pid for path in folders if (pid := RunDir(path).writer_pid()) is not None), None)

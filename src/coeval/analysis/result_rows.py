@@ -61,13 +61,13 @@ def label_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureR
     return tuple(sorted(rows, key=lambda row: (bool(row.removed), row.task, row.attribute)))
 
 
-def pair_rows(pairs: PairMeasures | None) -> tuple[MeasureRow, ...]:
+def compared_student_rows(pairs: PairMeasures | None) -> tuple[MeasureRow, ...]:
     """Return students by comparisons of pairs, the strongest first."""
     students = pairs.students.items() if pairs is not None else ()
     return tuple(measure_row(student, student=name) for name, student in students)
 
 
-def people_rows(people: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
+def people_scale_student_rows(people: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
     """Return students' scores on both scales, judges' and people's, best first by people."""
     scale = None if people is None else people.whole_scale
     if people is None or scale is None:

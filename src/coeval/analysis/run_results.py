@@ -100,7 +100,6 @@ def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, .
 
 
 def sum_costs(costs: Sequence[ModelCost]) -> Bill:
-    """Sum the costs of all models."""
     sources = (cost.priced_by.partition(":")[0] for cost in costs if cost.cost_usd and cost.priced_by)
     partial = [cost for cost in costs if cost.unpriced]
     return Bill(
@@ -146,7 +145,7 @@ class MetricScore:
 
 def missing_cut_off_or_empty_warnings(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Warn of scores that cannot be trusted: missing ones, answers cut off or empty."""
-    yield from missing_score_sentences(scores)
+    yield from missing_scores_may_reorder_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
     yield from filter(
@@ -155,7 +154,6 @@ def missing_cut_off_or_empty_warnings(scores: Sequence[MeasureRow]) -> Iterator[
 
 
 def lacking_task_and_cut_off_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """Say which students lack tasks, and how many answers are cut off."""
     sentences = (lacking_task_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
     yield from filter(None, sentences)
 
@@ -187,7 +185,7 @@ class BoundedScore(NamedTuple):
         return f"{self.name} at {least}" if least == most else f"{self.name} between {least} and {most}"
 
 
-def missing_score_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
+def missing_scores_may_reorder_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Say whose order depends on failed or missing scores; ``scores``: best first."""
     order = [
         BoundedScore(score.student, score.least, score.most)
@@ -195,15 +193,15 @@ def missing_score_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
         if score.task is None and not score.removed and not score.partial
         if score.least is not None and score.most is not None
     ]
-    return order_change_sentences(order, "who leads", "scores", "0 or 100")
+    return missing_may_reorder_sentences(order, "who leads", "scores", "0 or 100")
 
 
-def missing_label_sentences(place: str, students: Iterable[BoundedScore]) -> Iterator[str]:
+def missing_labels_may_reorder_sentences(place: str, students: Iterable[BoundedScore]) -> Iterator[str]:
     """Say whose order depends on missing answers to a label, ``quiz (colour)``; students: best first."""
-    return order_change_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
+    return missing_may_reorder_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
-def order_change_sentences(
+def missing_may_reorder_sentences(
     best_first: Sequence[BoundedScore], leader_phrase: str, missing_noun: str, ends_phrase: str
 ) -> Iterator[str]:
     """Say who might lead, and whose ranks might change, if missing scores were known; intervals do not."""

@@ -75,7 +75,7 @@ def measure_samples(reader: RunReader) -> SamplesByPart | None:
         SampledPart(student, grid.tasks[rows.task], rows.factor or WHOLE): measured
         for student_code, student in enumerate(grid.students)
         if student in grid.samples
-        for rows in (*_read_scored_answers(grid, student_code), *_read_labelled_answers(labels, student_code))
+        for rows in (*_group_answer_scores(grid, student_code), *_group_answer_labels(labels, student_code))
         if (measured := _measure_answers(rows, student, grid)) is not None
     }
     order = sorted(by_key, key=lambda part: (part.task, part.factor != WHOLE, part.factor, part.student))
@@ -93,7 +93,7 @@ class _Answers(NamedTuple):
     passes: bool
 
 
-def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
+def _group_answer_scores(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
     for task_code in range(len(grid.tasks)):
         own = grid.select_rows((grid.student == student) & (grid.task == task_code))
         answers, first, at = np.unique(own.answer, return_index=True, return_inverse=True)
@@ -109,11 +109,11 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
             if rows.checked is not None:
                 scores = np.append(scores, rows.checked[np.isfinite(rows.checked)])
             is_binary = bool(np.isin(scores, (0.0, 1.0)).all())
-            passes = is_binary and _is_passed_or_failed(grid, task_code, name)
+            passes = is_binary and _is_pass_or_fail_factor(grid, task_code, name)
             yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 
 
-def _read_labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
+def _group_answer_labels(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
     own = labels.select_rows(labels.student == student)
     for task_code in range(len(labels.tasks)):
         for factor, name in enumerate(labels.factors):
@@ -135,8 +135,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     )
     clusters = None if grid.items.alike is None else grid.items.alike[numbers]
 
-    def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
-        """Average over items that have enough answers."""
+    def mean_over_items(values: Floats, enough: NDArray[np.bool_]) -> Measured:
         items_clusters = None if clusters is None else [clusters[enough]]
         return Measured.from_interval(mean_over_strata([values[enough]], clusters=items_clusters))
 
@@ -144,12 +143,12 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
     for k in (*doubled, samples) if answers.passes else ():
         if (enough := n >= k).any():
-            pass_rates[str(k)] = mean(estimate_pass_at(n, passed, halves, k), enough)
-            all_rates[str(k)] = mean(estimate_pass_all(n, passed, halves, k), enough)
+            pass_rates[str(k)] = mean_over_items(estimate_pass_at(n, passed, halves, k), enough)
+            all_rates[str(k)] = mean_over_items(estimate_pass_all(n, passed, halves, k), enough)
     means, has_several = total / n, n > 1
     within = (squares - total * means)[has_several] / (n[has_several] - 1)
     return FactorSamples(
-        mean=mean(means, n > 0),
+        mean=mean_over_items(means, n > 0),
         samples=samples,
         item_se=clustered_standard_error(means, np.arange(len(means)) if clusters is None else clusters),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if has_several.any() else None,
@@ -164,7 +163,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
 _HALF = 0.5
 
 
-def _is_passed_or_failed(grid: ScoreGrid, task: int, factor: str) -> bool:
+def _is_pass_or_fail_factor(grid: ScoreGrid, task: int, factor: str) -> bool:
     """Check whether a factor passes or fails: a check, or one on a scale of two levels."""
     plan = grid.planned.tasks.get(grid.tasks[task]) if grid.planned is not None else None
     if plan is None:

@@ -20,7 +20,7 @@ import msgspec
 from coeval.analysis.readers.run_records import Records
 from coeval.api.given_tables import Rows, read_with_tables
 from coeval.api.run_handle import Run, compare, gate, open_run
-from coeval.api.stoppable import wait_for, watch_run
+from coeval.api.stoppable import forward_and_draw_progress, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Watcher
@@ -160,7 +160,7 @@ async def _run_call(call: RunCall, event: asyncio.Event) -> Run:
         refuse_bad_start(config, options)
     else:
         config = read_config(config, start=options).config
-    async with watch_run(call.progress, call.watcher, event) as watching:
+    async with forward_and_draw_progress(call.progress, call.watcher, event) as watching:
         return await run_checked_config(
             config, options, keys=load_keys(call.keys), watcher=watching, interrupt=event
         )

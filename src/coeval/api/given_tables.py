@@ -50,12 +50,8 @@ def read_with_tables(
         path = folder / f"{task}.items.jsonl"
         columns = _write_rows_and_list_columns(path, rows)
         item_section = _get_or_add_section(task_entry, "items", task)
-        item_section |= {
-            **guess_columns(columns),
-            **_map_id_column(columns),
-            **item_section,
-            "path": str(path),
-        }
+        item_section |= {**guess_columns(columns), **_map_id_column(columns), **item_section}
+        item_section["path"] = str(path)
         _require_column_choice(item_section, "prompt", f"items of {task}", columns, USUAL["prompt"])
     for student, rows in (answers or {}).items():
         if isinstance(rows, Mapping):
@@ -77,12 +73,12 @@ def read_with_tables(
 
 
 def _require_column_choice(
-    section: Mapping[str, Any], key: str, label: str, columns: Iterable[str], usual: Iterable[str]
+    section: Mapping[str, Any], key: str, label: str, columns: Iterable[str], usual_columns: Iterable[str]
 ) -> None:
     if key not in section:
         raise UsageError(
             f"{label}: which column is the {key}? There are {join_names(columns, 30)}, and none is called "
-            f"{join_names(usual, 10)}; name it in the experiment"
+            f"{join_names(usual_columns, 10)}; name it in the experiment"
         )
 
 
@@ -134,7 +130,7 @@ def _map_id_column(columns: Iterable[str]) -> dict[str, str]:
 
 def _write_rows_and_list_columns(path: Path, rows: Rows) -> list[str]:
     """Write rows as JSON lines unless the file has them already; return their columns."""
-    records = _list_records(rows)
+    records = _convert_rows_to_dicts(rows)
     columns = list(dict.fromkeys(name for record in records for name in record))
     if not columns:
         raise UsageError(f"{path.stem}: there are no rows")
@@ -155,7 +151,7 @@ def _write_rows_and_list_columns(path: Path, rows: Rows) -> list[str]:
     return columns
 
 
-def _list_records(rows: Rows) -> list[dict[str, Any]]:
+def _convert_rows_to_dicts(rows: Rows) -> list[dict[str, Any]]:
     if hasattr(rows, "iter_rows"):  # polars
         records = list(rows.iter_rows(named=True))
     elif hasattr(rows, "to_pylist"):  # Arrow

@@ -35,7 +35,7 @@ _MOST_MESSAGES = 5
 
 
 @asynccontextmanager
-async def watch_run(
+async def forward_and_draw_progress(
     progress: bool | None, watcher: Watcher | None, interrupt: asyncio.Event
 ) -> AsyncIterator[Watcher]:
     """Enter a watcher for a run that forwards to ``watcher``, and draws progress: outside a notebook as lines

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 
 from coeval import __version__
-from coeval.analysis.breakdown import By, break_down_scores
+from coeval.analysis.breakdown import By, break_down_scores_and_labels
 from coeval.analysis.measures.pair_measures import (
     CountedPair,
     compute_pair_measures,
@@ -240,7 +240,7 @@ def _factor_and_judge_figures(
     reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]
 ) -> Iterator[ExportedFigure]:
     kinds: tuple[By, By] = ("factor", "judge")
-    for part in (part for kind in kinds for part in break_down_scores(reader, kind).scores):
+    for part in (part for kind in kinds for part in break_down_scores_and_labels(reader, kind).scores):
         names = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
         yield _share_figure(part.task, f"{part.by} {part.part}", part.score, part, names)
 

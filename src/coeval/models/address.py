@@ -91,10 +91,10 @@ def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
         credential = keys.credential(spec.interface, spec.access_key, spec.account)
     except UsageError as error:
         raise UsageError(f"{who}: {error}") from None
-    credential = _override_settings(credential, spec, host)
+    credential = _override_by_options(credential, spec, host)
     signer = make_signer(host, credential)
     if signer is None and host.needs_key and spec.base_url is None:
-        raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
+        raise UsageError(f"{who} needs a key and none was found. {keys.describe_places(spec.interface)}")
     if credential is not None and _is_key_in_body(spec, credential):
         raise UsageError(
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
@@ -113,16 +113,16 @@ def _locate_api(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settin
         name = f"its {' and '.join(names)}"
     url = spec.base_url if spec.base_url is not None else _fill_template(host.url, settings)
     if not host.placed:
-        return ApiPlace(_check_base_url(url, settings.who, name), dialect.path(spec))
+        return ApiPlace(_check_and_trim_base_url(url, settings.who, name), dialect.path(spec))
     locate = _LOCATORS.get(host.placed) or import_object(host.placed, host.name)
     try:
         api_place = locate(ConfiguredAddress(url, settings, spec.model))
     except ValueError:
-        api_place = ApiPlace(url, "")  # `_check_base_url` says what is wrong with it
-    return api_place._replace(url=_check_base_url(api_place.url, settings.who, name))
+        api_place = ApiPlace(url, "")  # `_check_and_trim_base_url` says what is wrong with it
+    return api_place._replace(url=_check_and_trim_base_url(api_place.url, settings.who, name))
 
 
-def _override_settings(credential: Credential | None, spec: ModelSpec, host: Host) -> Credential | None:
+def _override_by_options(credential: Credential | None, spec: ModelSpec, host: Host) -> Credential | None:
     """Replace settings of a credential by the model's own: a request is signed for the region it goes to."""
     own = {name: str(value) for name, value in spec.options.items() if name in host.places}
     if not own:
@@ -167,7 +167,7 @@ def _is_key_in_body(spec: ModelSpec, credential: Credential) -> bool:
     return Redactor(credential.secrets, names=spec.open_names).redact_answer(text) != text
 
 
-def _check_base_url(url: str, who: str, name: str) -> str:
+def _check_and_trim_base_url(url: str, who: str, name: str) -> str:
     """Return a base URL without a trailing slash or the path that requests append. Raises UsageError: it is
     no HTTP URL, or holds a credential, a query, a fragment or invisible characters."""
     position = next(
@@ -257,7 +257,9 @@ def expand_vertex_name(settings: Mapping[str, str], model: str) -> str:
     full = _FULL_NAME.match(model)
     location = _check_location(full[1] if full else settings["location"])
     return (
-        model if full else f"projects/{settings['project']}/locations/{location}/{_expand_google_name(model)}"
+        model
+        if full
+        else f"projects/{settings['project']}/locations/{location}/{_name_below_location(model)}"
     )
 
 
@@ -270,7 +272,7 @@ def _check_location(location: str) -> str:
     return location
 
 
-def _expand_google_name(model: str) -> str:
+def _name_below_location(model: str) -> str:
     """Return the part of a Vertex AI model's name below project and location."""
     name = model.removeprefix("models/")
     if name.startswith(("publishers/", "endpoints/")):
@@ -301,7 +303,7 @@ def locate_azure_openai(base: ConfiguredAddress) -> ApiPlace:
     ``/openai/deployments/{model}/chat/completions``. Without one, with ``v1``, ``preview`` or ``latest``, or
     if the endpoint ends in ``/v1``, it is the newer API, which is OpenAI's. The target URI that the portal
     shows is accepted too; the model replaces its deployment."""
-    address, url_version = _split_api_version(base.url)
+    address, url_version = _split_off_api_version(base.url)
     version = base.settings.get("api_version", url_version)
     resource = _DEPLOYMENT.sub("", address)
     if not address.endswith("/v1"):
@@ -316,7 +318,7 @@ def locate_azure_openai(base: ConfiguredAddress) -> ApiPlace:
 def locate_azure_ai(base: ConfiguredAddress) -> ApiPlace:
     """Locate a model of Azure AI Foundry: below ``/models``, or at the endpoint itself if that ends in
     ``/v1`` or serves a single model."""
-    address, url_version = _split_api_version(base.url)
+    address, url_version = _split_off_api_version(base.url)
     if address.endswith("/v1"):
         return ApiPlace(address, _CHAT)
     single = (URL(address).host or "").endswith(_SERVERLESS)
@@ -325,16 +327,16 @@ def locate_azure_ai(base: ConfiguredAddress) -> ApiPlace:
     return ApiPlace(below, _CHAT + _format_api_version(version))
 
 
-def make_prefix_locator(prefix: str) -> ApiLocator:
-    """Make a locator for a host whose own client adds ``prefix`` to its address: a bare host name gets it."""
+def make_default_path_locator(default_path: str) -> ApiLocator:
+    """Make a locator for a host whose own client adds ``default_path`` to a bare host name."""
 
-    def locate_below(base: ConfiguredAddress) -> ApiPlace:
+    def locate_with_default_path(base: ConfiguredAddress) -> ApiPlace:
         address = URL(base.url)
         if not address.path.strip("/"):
-            address = address.with_path(prefix, keep_query=True, keep_fragment=True)
+            address = address.with_path(default_path, keep_query=True, keep_fragment=True)
         return ApiPlace(str(address), _CHAT)
 
-    return locate_below
+    return locate_with_default_path
 
 
 def make_path_locator(path: str, ending: str) -> ApiLocator:
@@ -357,7 +359,7 @@ def locate_ollama(base: ConfiguredAddress) -> ApiPlace:
     return ApiPlace(str(address), _CHAT)
 
 
-def _split_api_version(url: str) -> tuple[str, str]:
+def _split_off_api_version(url: str) -> tuple[str, str]:
     """Split an Azure URL into the address, without ``/chat/completions``, and its ``api-version``."""
     address, _, query = url.partition("?")
     parameters = parse_qs(query, keep_blank_values=True)
@@ -376,8 +378,8 @@ _LOCATORS: Mapping[str, ApiLocator] = MappingProxyType(
         "anthropic": make_path_locator("/v1/messages", "(/v1)?(/messages)?"),  # as its own clients do
         "azure_openai": locate_azure_openai,
         "azure_ai": locate_azure_ai,
-        "below /v1": make_prefix_locator("/v1"),
-        "below /openai/v1": make_prefix_locator("/openai/v1"),
+        "below /v1": make_default_path_locator("/v1"),
+        "below /openai/v1": make_default_path_locator("/openai/v1"),
         "cohere": make_path_locator("/v2/chat", "(/compatibility)?/v[12](/chat)?"),
         "gemini": locate_gemini,
         "ollama": locate_ollama,

@@ -42,7 +42,7 @@ def _find_folder(folder: str | None, environment: Mapping[str, str]) -> Path | N
     return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111  Path's raises for an unknown name
 
 
-def note_paid_answers(folder: str | None, environment: Mapping[str, str]) -> str:
+def describe_paid_answers(folder: str | None, environment: Mapping[str, str]) -> str:
     """Return a sentence for an estimate if the store holds answers, else ''. Create no folder."""
     path = _find_folder(folder, environment)
     try:
@@ -73,7 +73,7 @@ class AnswerStore:
         self._written_files = 0
 
     @classmethod
-    def open_named(
+    def open_or_make_if_named(
         cls,
         folder: str | None,
         environment: Mapping[str, str],

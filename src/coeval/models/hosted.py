@@ -133,7 +133,6 @@ _COST = "x-litellm-response-cost"
 
 
 def is_from_gateway(headers: Mapping[str, str]) -> bool:
-    """Check whether a gateway answered."""
     return _FALLBACKS in headers or _GROUP in headers
 
 
@@ -369,7 +368,6 @@ class HostedModel(Model):
         return msgspec.structs.replace(request, sampling=sampling, droppable=(*request.droppable, "cache"))
 
     def _record_refused(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
-        """Leave out from now on what the host refused."""
         if name not in refused:
             refused.add(name)
             _log.warning("%s is called without %s from now on: %s", self.name, shown, error)
@@ -402,7 +400,7 @@ class HostedModel(Model):
         """Decode a reply's answer and book its usage: one that fails has been paid as well."""
         self._is_behind_gateway = self._is_behind_gateway or is_from_gateway(reply.headers)
         try:
-            completion = self._read_body(reply, redactor)
+            completion = self._decode_with_gateway_headers(reply, redactor)
             if not completion.usage.output_tokens:
                 completion = mark_if_uncounted(completion)
         except ModelError as error:
@@ -416,7 +414,7 @@ class HostedModel(Model):
             return completion  # as nearly all are; a text is no longer than its JSON
         return cut_completion(completion, self._max_bytes)
 
-    def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
+    def _decode_with_gateway_headers(self, reply: HttpReply, redactor: Redactor) -> Completion:
         """Decode an answer, complete it by a gateway's headers, and count its odd features."""
         completion = self._dialect.decode(reply.body, redactor)
         self._http.odd_replies.update((self.name, note) for note in completion.notes)

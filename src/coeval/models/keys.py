@@ -96,16 +96,16 @@ class Keys:
             fields = _without_identity(fields) | {"api_key": access_key}
         return Credential(fields) if fields else None
 
-    def places(self, interface: str) -> str:
+    def describe_places(self, interface: str) -> str:
         """Describe in a sentence every place where this interface's key may be."""
         host = HOSTS[interface]
         variables = host.key_env or tuple(name for names in host.settings.values() for name in names)
-        places = ["`access_key` of the model", f"`providers.{interface}` in {self._paths()}"]
+        places = ["`access_key` of the model", f"`providers.{interface}` in {self._describe_paths()}"]
         if variables:
             places.append(f"{' or '.join(variables)} in the environment")
         return f"A key is looked for in: {'; '.join(places)}."
 
-    def _paths(self) -> str:
+    def _describe_paths(self) -> str:
         usual = f"{KEYS}, COEVAL_KEYS_FILE, ./keys.yaml or ~/.coeval/keys.yaml"
         return ", ".join(str(file.path) for file in self._files) or (
             f"a key file ({usual}; none of these exists)"
@@ -117,7 +117,7 @@ class Keys:
             accounts.update(file.accounts)
         if (account := accounts.get(name)) is None:
             hint = _suggest_name(name, accounts) if accounts else "none is named there."
-            raise UsageError(f"the account {_quote_account(name)} is not in {self._paths()}; {hint}")
+            raise UsageError(f"the account {_quote_account(name)} is not in {self._describe_paths()}; {hint}")
         if account.interface != interface:
             raise UsageError(
                 f"the account {_quote_account(name)} is one of the interface `{account.interface}`, not of "
@@ -137,7 +137,6 @@ class Keys:
         return sources | dict.fromkeys(entry, entry_source)
 
     def accounts(self) -> dict[str, tuple[str, Path]]:
-        """Return the accounts of the key files: interface and file by name."""
         return {
             name: (account.interface, file.path)
             for file in reversed(self._files)
@@ -175,14 +174,14 @@ def _find_key_files(path: Path | None, env: Mapping[str, str], cwd: Path, home: 
             continue
         resolved = home.joinpath(*file.parts[1:]) if file.parts[:1] == ("~",) else cwd / file
         if not resolved.exists():
-            described = _describe_missing_file(file, resolved)
+            described = _path_unless_key_like(file, resolved)
             raise UsageError(f"{described}, the key file that {origin} names, is not there.")
         files.append(resolved)
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return list(dict.fromkeys([*files, *(file for file in usual if file.exists())]))
 
 
-def _describe_missing_file(path: Path, requested: Path) -> str:
+def _path_unless_key_like(path: Path, requested: Path) -> str:
     """Return the path of a missing key file, hidden if it looks like a key pasted instead of a path."""
     if any(is_key_like(part) or is_password_like(part) for part in map(str.strip, path.parts)):
         return HIDDEN

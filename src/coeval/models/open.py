@@ -211,7 +211,6 @@ def _is_local(spec: ModelSpec) -> bool:
 
 
 def _check_code_exists(spec: ModelSpec) -> None:
-    """Check that a model's code exists; run nothing of it."""
     needed = "callable" if spec.interface == "python" else "argv"
     if needed not in spec.options:
         raise UsageError(f"interface {spec.interface} (model {spec.name}) needs parameters.{needed}")
@@ -224,7 +223,6 @@ def _check_code_exists(spec: ModelSpec) -> None:
 def _make_host_lists(
     addresses: Mapping[str, ModelAddress], endpoints: Mapping[EndpointKey, Endpoint], http: Http
 ) -> dict[EndpointKey, HostModels]:
-    """Make the model lists of those endpoints whose hosts list what a key may call."""
     return {
         address.key: HostModels(http, endpoints[address.key], address.dialect)
         for address in addresses.values()

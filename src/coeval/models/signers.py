@@ -323,7 +323,7 @@ def make_google_signer(credential: Credential | None) -> Signer:
     account = _read_service_account(Path(key_path).expanduser())
     project = account.get("project_id") or account.get("quota_project_id")
     supplied_settings = {"project": project} if isinstance(project, str) and project else {}
-    return GoogleSigner(_parse_google_credentials(account, key_path), supplied_settings)
+    return GoogleSigner(_parse_unless_default_credentials(account, key_path), supplied_settings)
 
 
 def _has_default_credentials() -> bool:
@@ -363,7 +363,7 @@ _READERS = {
 }
 
 
-def _parse_google_credentials(account: Mapping[str, Any], key_path: str) -> _Credentials | None:
+def _parse_unless_default_credentials(account: Mapping[str, Any], key_path: str) -> _Credentials | None:
     """Parse credentials; None leaves it to google-auth, which reads the same file (`google.auth.default`)."""
     if (reader := _READERS.get(str(account.get("type")))) is not None:
         module, method = reader

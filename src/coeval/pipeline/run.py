@@ -85,7 +85,7 @@ async def run_phases(
     try:
         settings = config.experiment
         shared = (
-            AnswerStore.open_named(settings.store, os.environ, seed=settings.seed or 0)
+            AnswerStore.open_or_make_if_named(settings.store, os.environ, seed=settings.seed or 0)
             if options.checked_judge is None
             else None
         )
@@ -151,7 +151,7 @@ async def _settle_blueprints_or_block_tasks(start: StartedRun) -> list[TaskSetup
     proposals = await run.collect_proposals(works, blueprint.record_path)
     setups = []
     for task in run.config.tasks:
-        settled = None if run.interrupted else blueprint.settle_task(task, proposals)
+        settled = None if run.interrupted else blueprint.write_and_return_blueprint(task, proposals)
         if settled is not None:
             documents = start.preview.supply.documents.get(task.name)
             setups.append(build_setup(run.config, task, settled, documents))

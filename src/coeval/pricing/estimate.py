@@ -59,7 +59,6 @@ class PricedModel(NamedTuple):
     recorded_as: str = ""
 
     def reply_seconds(self, output_tokens: Span) -> Span:
-        """Estimate the time for a reply of so many tokens."""
         expected = self.first_s + (output_tokens.central / self.tokens_per_s if self.tokens_per_s else 0.0)
         return TIME_FACTOR.span_around(expected)
 
@@ -114,19 +113,19 @@ class CallGroup(NamedTuple):
         tiers = (tier for tier in reversed(model.tariff.tiers) if central > tier.above)
         rates: Rates = next(tiers, model.tariff.rates)
 
-        def usd(calls: float, tokens: float, made: float, read: float, written: float) -> float:
+        def total_usd(calls: float, prompt: float, reply: float, read: float, written: float) -> float:
             input_usd, output_usd = rates.input_usd_per_mtok, rates.output_usd_per_mtok
             read_usd = input_usd if rates.cached_usd_per_mtok is None else rates.cached_usd_per_mtok
             write_usd = (
                 input_usd if rates.cache_write_usd_per_mtok is None else rates.cache_write_usd_per_mtok
             )
-            plain = max(tokens - read - written, 0.0)
-            cost = plain * input_usd + read * read_usd + written * write_usd + made * output_usd
+            plain = max(prompt - read - written, 0.0)
+            cost = plain * input_usd + read * read_usd + written * write_usd + reply * output_usd
             return calls * (cost / 1e6 + rates.usd_per_request) * model.share
 
-        return map_spans(usd, self.shape.calls, self.input, self.output, *self._cache_tokens())
+        return map_spans(total_usd, self.shape.calls, self.input, self.output, *self._cache_read_and_write())
 
-    def _cache_tokens(self) -> tuple[Span, Span]:
+    def _cache_read_and_write(self) -> tuple[Span, Span]:
         """Return the tokens of a prompt read from the host's cache, and those written to it."""
         shape = self.shape
         head = shape.head.central
@@ -136,10 +135,10 @@ class CallGroup(NamedTuple):
         return Span(*(head * again * hits for hits in _CACHE_HITS)), exact(head * (1 - again))
 
 
-def _group_calls(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGroup]:
+def _correct_by_seen_lengths(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGroup]:
     """Correct the tokens and seconds of calls by what was seen of the same role."""
 
-    def correct(quantity: str, rules: Iterable[Span]) -> list[Span]:
+    def correct_quantity(quantity: str, rules: Iterable[Span]) -> list[Span]:
         rules_by_role: defaultdict[str, dict[Cell, Span]] = defaultdict(dict)
         seen_by_role: defaultdict[str, dict[Cell, Span]] = defaultdict(dict)
         for shape, rule in zip(shapes, rules, strict=True):
@@ -152,11 +151,11 @@ def _group_calls(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGrou
         }
         return [predicted[shape.model.role][shape.cell] for shape in shapes]
 
-    inputs = correct("input", (shape.prompt for shape in shapes))
-    replies = correct("output", (shape.reply for shape in shapes))
+    inputs = correct_quantity("input", (shape.prompt for shape in shapes))
+    replies = correct_quantity("output", (shape.reply for shape in shapes))
     outputs = [reply.cap_at(shape.model.limit) for shape, reply in zip(shapes, replies, strict=True)]
     paces = (shape.model.reply_seconds(output) for shape, output in zip(shapes, outputs, strict=True))
-    return list(map(CallGroup, shapes, inputs, outputs, correct("seconds", paces)))
+    return list(map(CallGroup, shapes, inputs, outputs, correct_quantity("seconds", paces)))
 
 
 # --- An estimate as it is shown, written and read by programs
@@ -189,7 +188,6 @@ class EstimateLine(msgspec.Struct, frozen=True):
 
 
 def sum_known_costs(costs: Iterable[Span | None]) -> Span | None:
-    """Sum the known costs; None if none is known."""
     usd = [cost for cost in costs if cost is not None]
     return sum(usd, exact(0)) if usd else None
 
@@ -244,7 +242,7 @@ def estimate_calls(
     shapes: Sequence[CallShape], lengths: Lengths, stages: Sequence[Collection[str]]
 ) -> Estimate:
     """Price and time calls, corrected by what was seen. Phases of a stage overlap."""
-    groups = _group_calls(shapes, lengths)
+    groups = _correct_by_seen_lengths(shapes, lengths)
     models = {group.shape.model.name: group.shape.model for group in groups}
     return Estimate(
         total=_sum_line(groups),
@@ -298,7 +296,7 @@ def _endpoint_seconds(groups: Sequence[CallGroup]) -> Span:
     """Estimate how long one endpoint works on its calls, by concurrency and by its limits per minute."""
     endpoint = groups[0].shape.model.endpoint
 
-    def busy(at_once: float, calls: float, work: float, tokens: float) -> float:
+    def busy_seconds(at_once: float, calls: float, work: float, tokens: float) -> float:
         by_requests = calls * 60 / (endpoint.requests_per_minute or inf)
         by_tokens = tokens * 60 / (endpoint.tokens_per_minute or inf)
         return max(work / max(min(at_once, calls), 1.0), by_requests, by_tokens)
@@ -306,7 +304,7 @@ def _endpoint_seconds(groups: Sequence[CallGroup]) -> Span:
     line = _sum_line(groups)
     calls = sum((group.shape.calls for group in groups), exact(0))
     work = sum((map_spans(mul, group.shape.calls, group.seconds) for group in groups), exact(0))
-    return map_spans(busy, endpoint.at_once, calls, work, line.tokens)
+    return map_spans(busy_seconds, endpoint.at_once, calls, work, line.tokens)
 
 
 # --- Whether an estimate fits into a budget, in words

@@ -135,7 +135,7 @@ class Lengths:
         if seconds is not None:
             self.add_value(f"{role} seconds", cell, seconds)
 
-    def mean_item_texts(self, role: str, cell: Cell) -> dict[str, Span]:
+    def mean_item_characters(self, role: str, cell: Cell) -> dict[str, Span]:
         """Return the mean characters of each text of the items in calls of a role, where known."""
         sums = {kind: self._seen.get(f"{role} {kind}", {}).get(cell) for kind in ("item", "reference")}
         return {kind: exact(seen[1] / seen[0]) for kind, seen in sums.items() if seen is not None}
@@ -143,7 +143,7 @@ class Lengths:
     def count_call(self, model: str, source: Source) -> None:
         self._calls.setdefault(model, Counter())[source] += 1
 
-    def mean_usd(self, model: str) -> float:
+    def mean_usd_per_call(self, model: str) -> float:
         """Return the mean cost of a call of the model; 0 if no call with a cost was seen."""
         costs = [seen for cell, seen in self._seen.get("cost", {}).items() if model_of(cell.model) == model]
         return sum(total for _, total in costs) / max(1, sum(items for items, _ in costs))
@@ -228,15 +228,15 @@ class PromptSize(NamedTuple):
         return sum(written, exact(known_tokens))
 
 
-def measure_prompts(requests: Sequence[Request], marks: Mapping[str, str]) -> PromptSize:
+def measure_prompts(requests: Sequence[Request], placeholders: Mapping[str, str]) -> PromptSize:
     """Measure the mean size of requests in which ``marks`` (by name) stand for texts not written yet."""
     number = max(1, len(requests))
 
     def mean_counts(texts: Sequence[str]) -> dict[str, float]:
-        return {name: sum(text.count(mark) for text in texts) / number for name, mark in marks.items()}
+        return {name: sum(text.count(mark) for text in texts) / number for name, mark in placeholders.items()}
 
     def strip_marks(texts: Sequence[str]) -> str:
-        return re.sub("|".join(marks.values()), "", "".join(texts)) if marks else "".join(texts)
+        return re.sub("|".join(placeholders.values()), "", "".join(texts)) if placeholders else "".join(texts)
 
     prompts = ["\n".join(message.content for message in request.messages) for request in requests]
     heads = [request.messages[-1].content[: request.shared] for request in requests]

@@ -235,7 +235,6 @@ def _derive_cache_rates(rates: RatesT, shares: pricing_file.CacheMultipliers) ->
 
 
 def _library_ids(offer: Offer) -> tuple[str, str] | None:
-    """Return the library's provider id and model id of an offer."""
     model = offer.lookup_name
     provider = find_provider_by_url(offer.base_url) if offer.base_url is not None else None
     provider = provider or ("" if offer.local else offer.provider)

@@ -70,7 +70,7 @@ class _PageLayout(NamedTuple):
 
 def comparison_page(report: ComparisonReport) -> Report:
     """Make the page of a comparison: differences from a baseline, all pairs, and the sides."""
-    layout = _lay_out(report)
+    layout = _choose_names_groups_and_baselines(report)
     names = list(layout.names.values())
     named = [
         msgspec.structs.replace(comparison, a=layout.names[comparison.a], b=layout.names[comparison.b])
@@ -96,7 +96,7 @@ def comparison_page(report: ComparisonReport) -> Report:
     )
 
 
-def _lay_out(report: ComparisonReport) -> _PageLayout:
+def _choose_names_groups_and_baselines(report: ComparisonReport) -> _PageLayout:
     """Shorten names, group the sides that are compared, and choose the first baseline."""
     order = sort_best_first(report.comparisons, list(report.sides))
     short = short_names(order)

@@ -91,11 +91,11 @@ def add_difference_columns(
     return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))
 
 
-def leader_differences_table(leads: Mapping[str, PairDifference], title_scope: str = "") -> ReportTable:
-    """Tabulate by how much the first student leads each of the others; ``leads`` as
+def leader_differences_table(by_student: Mapping[str, PairDifference], title_scope: str = "") -> ReportTable:
+    """Tabulate by how much the first student leads each of the others; ``by_student`` as
     `Ranking.leader_differences`, ``title_scope``: in which task and label."""
     columns = (ReportColumn("student", "Student", terminal="student"),)
     title = f"Lead of the first student{title_scope}"
-    names = ReportTable("leader", title, columns, tuple((name,) for name in leads))
+    names = ReportTable("leader", title, columns, tuple((name,) for name in by_student))
     fields = ("difference", "p", "over_judges", "p_over_judges", "shared")
-    return add_difference_columns(names, [*leads.values()], fields, only_used=True)
+    return add_difference_columns(names, [*by_student.values()], fields, only_used=True)

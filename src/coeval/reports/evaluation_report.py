@@ -73,7 +73,7 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
         lead=lead or (Sentence("No score yet."),),
         sections=(_scores_section(results.metrics, measures), *judges, _notes_and_cost_section(results)),
         alerts=tuple(Alert(f"{escape_line(note)}.") for note in results.notes[:_MOST_ALERTS]),
-        front=_first_metrics_table(first, several=len(models) > 1),
+        front=_first_metrics_table(first, many_models=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
@@ -91,7 +91,6 @@ def _list_counts_and_cost(results: Results, tasks: Sequence[str], reader: Output
 
 
 def _first_known_metric_by_model_and_task(metrics: Sequence[MetricScore]) -> list[MetricScore]:
-    """Return the first metric with a value of each model and task."""
     first: dict[tuple[str, str], MetricScore] = {}
     for metric in metrics:
         if metric.value is not None:
@@ -128,12 +127,12 @@ def _lead_sentences(first: Sequence[MetricScore], measures: OutputMeasures) -> I
         yield Sentence(escape_line(finding), "judges")
 
 
-def _first_metrics_table(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
+def _first_metrics_table(first: Sequence[MetricScore], *, many_models: bool) -> ReportTable | None:
     """Make the table of benchmarks with their first metrics, or None without any."""
     scaled = [metric for metric in first if metric.unit]
     names = (f"{metric.task}, {metric.metric.replace('_', ' ')}" for metric in scaled)
     rows = tuple(
-        (f"{name} · {metric.model}" if several else name, _metric_share(metric), metric.n, metric.failed)
+        (f"{name} · {metric.model}" if many_models else name, _metric_share(metric), metric.n, metric.failed)
         for name, metric in zip(names, scaled, strict=True)
     )
     links = {index: urlencode({"task": metric.task}) for index, metric in enumerate(scaled)}

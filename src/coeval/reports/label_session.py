@@ -96,7 +96,6 @@ class LabelSession:
 
     @property
     def levels_by_id(self) -> dict[str, str]:
-        """Return the level by question."""
         return dict(self._levels)
 
     @property
@@ -142,7 +141,7 @@ def _refuse_pairwise_only(reader: RunReader, grid: ScoreGrid) -> None:
         )
 
 
-def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
+def read_levels_by_question(folder: RunDir, by: str) -> dict[str, str]:
     """Read a person's levels, by question; raises as `read_labels` and `judge_id_of_valid_name` do."""
     labels = labels_of_person(read_labels(folder.path), judge_id_of_valid_name(by))
     return {

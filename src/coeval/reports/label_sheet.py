@@ -43,9 +43,9 @@ class LabelSheet(NamedTuple):
     kept: int
 
 
-def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
-    """Check that writing a sheet to ``path`` loses no level: an existing one's are all ``recorded``, by
-    question.
+def check_new_sheet(path: Path, recorded_by_question: Mapping[str, str]) -> None:
+    """Check that writing a sheet to ``path`` loses no level: an existing one's are all in
+    ``recorded_by_question``.
 
     Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds other
     levels, or is no sheet of labels.
@@ -63,7 +63,7 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     unread = [
         name
         for name, level in levels
-        if recorded.get(name, "").casefold() not in (level.casefold(), _trim_zeros(level))
+        if recorded_by_question.get(name, "").casefold() not in (level.casefold(), _trim_zeros(level))
     ]
     if unread:
         raise UsageError(

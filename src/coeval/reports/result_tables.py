@@ -12,7 +12,11 @@ import msgspec
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
-from coeval.analysis.measures.leaders import failed_or_unscored_notes, label_only_notes, leader_sentences
+from coeval.analysis.measures.leaders import (
+    failed_or_factor_unscored_notes,
+    label_only_notes,
+    leader_and_judges_sentences,
+)
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -21,9 +25,9 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import (
+    compared_student_rows,
     label_rows,
-    pair_rows,
-    people_rows,
+    people_scale_student_rows,
     record_from_row,
     sample_rows,
     student_rows,
@@ -508,19 +512,19 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     """Read a run's scores, labels, samples, comparisons and human labels."""
     measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
-    leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    leads = leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=student_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
         sampled=tuple(sample_rows(measures.samples)),
-        pairs=pair_rows(pairs),
-        people=people_rows(measures.people),
+        pairs=compared_student_rows(pairs),
+        people=people_scale_student_rows(measures.people),
         gaps=ranks.leader_differences,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(
             *label_only_notes(grid, measures.labels),
-            *failed_or_unscored_notes(reader, grid),
+            *failed_or_factor_unscored_notes(reader, grid),
             *reader.notes(),
         ),
         left_out=reader.left_out,

@@ -101,7 +101,6 @@ def select_checkpoint_items(
 def _open_browsers(
     checkpoints: Sequence[ChosenCheckpoint], stack: ExitStack
 ) -> dict[str, dict[str, ItemBrowser]]:
-    """Open an item browser for each task and checkpoint name."""
     browsers: dict[str, dict[str, ItemBrowser]] = {}
     for checkpoint in checkpoints:
         samples = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}"))

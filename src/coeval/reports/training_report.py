@@ -14,8 +14,8 @@ from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
     checkpoint_label,
-    list_peers,
     run_difference_sentence,
+    tied_steps_text,
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
@@ -90,7 +90,7 @@ def best_by_task_table(
         if choice.task is not None and any(task == choice.task for task, _ in with_items):
             links[len(rows)] = urlencode({"task": choice.task})
         best = escape_line(checkpoint_label(choice.best, several=several))
-        tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
+        tied = escape_line(tied_steps_text(choice, several=several)) if choice.peers else "none"
         score = share_of_scale(choice.mean, choice.unit)
         rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
     columns = (
@@ -139,7 +139,7 @@ def _overall_means_table(comparison: SweepComparison) -> ReportTable:
 # --- Run against run
 
 
-def runs_sections(comparison: SweepComparison) -> Iterator[ReportSection]:
+def run_differences_section(comparison: SweepComparison) -> Iterator[ReportSection]:
     """Yield the section of runs' differences at equal steps from a chosen baseline; none for a single run."""
     if not comparison.differences:
         return
@@ -234,7 +234,7 @@ def training_report(
         or (Sentence("No checkpoints can be compared yet."),),
         sections=(
             *([shipping_section(comparison, labels, with_items)] if comparison.choices else []),
-            *runs_sections(comparison),
+            *run_differences_section(comparison),
             *(_task_section(task, runs, labels, error_bar, with_items) for task in tasks),
             *_notes_section(runs),
         ),
@@ -313,7 +313,6 @@ def _task_section(
 
 
 def _base_differences_table(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
-    """Compare each checkpoint with the base of its run."""
     better = [(label, gain) for label, curve in curves if (gain := curve.first_better) is not None]
     names = [(escape_line(label), f"{step} − {gain.base}") for label, gain in better for step in gain.gaps]
     table = ReportTable(f"since-{task}", "Since the base", make_columns("Run", "Steps"), tuple(names))
@@ -411,7 +410,7 @@ class _LineEnds(NamedTuple):
 def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
     """Draw the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
     mark. ``title`` is that of the axis."""
-    lines = _lay_out_lines(table, _HEIGHT)
+    lines = _find_line_ends_and_name_heights(table, _HEIGHT)
     layers = _curve_layers(runs, lines, title, next(iter(lines.ends.values()), None))
     return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
@@ -419,7 +418,7 @@ def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """Draw a small plot for each task, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": short_name_expression(tasks, 40), "labelLimit": 0}
-    layers = _curve_layers(runs, _lay_out_lines(table, _CELL["height"]))
+    layers = _curve_layers(runs, _find_line_ends_and_name_heights(table, _CELL["height"]))
     return {
         "data": {"name": table.name},
         "transform": [*_POINTS],
@@ -430,7 +429,7 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
     }
 
 
-def _lay_out_lines(table: ReportTable, height: float) -> _LineEnds:
+def _find_line_ends_and_name_heights(table: ReportTable, height: float) -> _LineEnds:
     """Compute where lines end, and where their names go without touching."""
     rows = [row for row in table.to_flat_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
@@ -489,7 +488,7 @@ def _curve_layers(
     """Return the layers of curves; ``title``, ``ends``: of the axis of means, by default from the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
-    dashed, marked = _run_channels(runs, legend)
+    dashed, marked = _line_and_mark_channels(runs, legend)
     ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
     fitted = {"zero": False, "nice": False}
     x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
@@ -508,7 +507,7 @@ def _curve_layers(
         make_layer("point", point | {"opacity": fill_opacity("datum.comparable")}, filled=True),
     ]
     if len(runs) > 1:
-        step, name_position = _line_end_expressions(lines, runs)
+        step, name_position = _last_step_and_name_height_expressions(lines, runs)
         name_text = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
         ended = (
             *add_columns(end=step, name_at=name_position),
@@ -522,7 +521,7 @@ def _curve_layers(
     return layers
 
 
-def _run_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
+def _line_and_mark_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
     """Return channels that tell runs apart: of lines, and of the marks on them."""
     if legend is None:
         return {}, {"size": {"value": _SIZES[1]}}
@@ -536,7 +535,7 @@ def _run_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]
     return {"strokeDash": by_run("N", _DASHES)}, marked
 
 
-def _line_end_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
+def _last_step_and_name_height_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Return expressions of a row's line: its last step, and the height of its name."""
     tasks = list(lines.ends)
     keys = [(task, escape_line(run)) for task in tasks for run in runs]

@@ -146,7 +146,7 @@ class SourceBytes:
         self._plain: IO[bytes] = self._packed
         try:
             self.start = self._unpack_and_peek_start()
-            self._decode = self._make_decoder(encoding or _detect_encoding(self.start))
+            self._decode = self._set_encoding_and_make_decoder(encoding or _detect_encoding(self.start))
             if encoding is None and self.start.startswith(codecs.BOM_UTF8):
                 self._read_or_raise_usage_error(self._plain.read, len(codecs.BOM_UTF8))
         except UsageError:
@@ -165,7 +165,7 @@ class SourceBytes:
                 raise UsageError(f"{self.path} is {kind}")
         return start
 
-    def _make_decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
+    def _set_encoding_and_make_decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
         if encoding is None:
             return None
         try:

@@ -403,7 +403,7 @@ def _build_comparison(paired: PairedRow, member: FamilyMember, tested: PairDiffe
         test=single.test,
         scale=scale.width,
         counted=row.counted,
-        look=member.looks.name if member.looks is not None else "",
+        look=member.looks.in_words if member.looks is not None else "",
         identical=single.identical,
     )
 
@@ -439,7 +439,9 @@ def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
         return
     compared = {side.model for side in group}
     pairing = pair_sides(first, second)
-    scored = {name for grid in first.grids.values() for name in grid.grid.students if grid.scored_tasks[name]}
+    scored = {
+        name for grid in first.grids.values() for name, own in grid.scored_tasks_by_student.items() if own
+    }
     for a, b in combinations(sorted(scored | compared), 2):
         if not {a, b} <= compared:
             yield replace(pairing, a=a, b=b)

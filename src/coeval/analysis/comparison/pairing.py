@@ -26,7 +26,7 @@ from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
-    normalize_weights,
+    weights_of_mean_one,
 )
 from coeval.analysis.panel.mean_squares import JudgeValues
 from coeval.core.text import join_names, pluralize
@@ -236,7 +236,9 @@ def _join_task_designs(task: str, judges: Collection[str] | None, grids: Sequenc
     rows = grid_a.factor[grid_a.task == grid_a.tasks.index(task)]
     scored = {grid_a.factors[code] for code in np.unique(rows)}
     factors = second.factors & (scored | (first.factors if first.weights else set()))
-    weights = normalize_weights({name: weight for name, weight in second.weights.items() if name in factors})
+    weights = weights_of_mean_one(
+        {name: weight for name, weight in second.weights.items() if name in factors}
+    )
     return TaskDesign(frozenset(judges or ()), factors, second.checks & factors, second.scales, weights)
 
 
@@ -294,7 +296,7 @@ def _note_changed_weights(a: Side, b: Side) -> Iterator[Mismatch]:
         weights = [grid.grid.designs[grid.grid.tasks.index(task)].weights for grid in grids]
         factors = sorted(factor for at, factor in shared if at == task)
         relative = [
-            [*normalize_weights({name: own.get(name, 0.0) for name in factors}).values()] for own in weights
+            [*weights_of_mean_one({name: own.get(name, 0.0) for name in factors}).values()] for own in weights
         ]
         if bool(weights[0]) != bool(weights[1]) or not np.allclose(relative[0], relative[1]):
             first, second = a.folder_label, b.folder_label
@@ -362,7 +364,7 @@ class Pairing:
         ):
             return JudgeValues(np.empty((0, 0)), 1.0)
         shared = self._shared_scores(task, metric)
-        [gaps] = shared.judge_values_by_task(self.a, self.b, [task])
+        [gaps] = shared.judge_differences_by_task(self.a, self.b, [task])
         if metric is None or metric.measure != "metric":
             return gaps
         scale = _extend_scale(metric.scale, [shared.means_and_coverage(name)[0] for name in (self.a, self.b)])

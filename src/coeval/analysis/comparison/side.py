@@ -115,7 +115,7 @@ class Side:
 
     @property
     def scored_tasks(self) -> frozenset[str]:
-        return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
+        return frozenset().union(*(grid.scored_tasks_by_student[self.model] for grid in self.grids.values()))
 
     def excluding_judges(self, judges: Collection[str]) -> Side:
         grids = {measure: grid.excluding_judges(judges) for measure, grid in self.grids.items()}

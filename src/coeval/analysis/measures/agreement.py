@@ -217,7 +217,7 @@ class Reweighting:
         parts = random.standard_gamma(1 / _PARTS, (2, _MOST_PARTS, DRAWS))
         self._ends = np.concatenate([np.zeros((2, 1, DRAWS)), parts.cumsum(axis=1)], axis=1)
 
-    def draw_means(self, sums: Floats, counts: Floats) -> Floats:
+    def draw_means_with_ends(self, sums: Floats, counts: Floats) -> Floats:
         """Draw means of scores from 0 to 1, (draws, K), from their ``sums`` and ``counts`` (blocks, K); half
         an observation is added at either end of the scale."""
         random = np.random.default_rng(1)
@@ -231,10 +231,10 @@ class Reweighting:
         """Draw the totals of ``sums`` (blocks, K) with random weights for the blocks: (draws, K)."""
         return self._weights @ sums
 
-    def add_ends(self, drawn: Floats, ends: Ends, best: float, worst: float) -> Floats:
+    def add_ends(self, drawn: Floats, ends: Ends, best_weight: float, worst_weight: float) -> Floats:
         """Add ``best`` and ``worst`` parts of an item at either end to draws of sums, as gamma variables like
         the weights; the same for all measures, so that means over pairs of judges keep what these share."""
-        for sums, weight, chance in zip(ends, (best, worst), self._ends, strict=True):
+        for sums, weight, chance in zip(ends, (best_weight, worst_weight), self._ends, strict=True):
             parts = min(round(weight * _PARTS), _MOST_PARTS)
             if parts:
                 drawn = drawn + chance[parts][:, None] * sums

@@ -208,7 +208,7 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """Measure the items of a run: coverage, difficulty, discrimination and near duplicates."""
     texts = reader.read_texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores = _fill_label_tasks(reader, grid, sum_student_item_scores(grid).mean)
+    scores = _replace_scores_of_label_only_tasks(reader, grid, sum_student_item_scores(grid).mean)
     strata = _attribute_values_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
@@ -225,7 +225,7 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     return BenchmarkMeasures(coverage, items)
 
 
-def _fill_label_tasks(reader: RunReader, grid: ScoreGrid, judged_scores: Floats) -> Floats:
+def _replace_scores_of_label_only_tasks(reader: RunReader, grid: ScoreGrid, judged_scores: Floats) -> Floats:
     """Return the scores, (S, I), replaced by the share of right labels in tasks that have labels alone."""
     scored = np.unique(grid.items.task[np.isfinite(judged_scores).any(axis=0)])
     right = sum_student_item_scores(read_label_grid(reader, grid)).mean
@@ -247,7 +247,7 @@ def _task_coverage(
     """Combine coverage, likeness and item quality into one task's measures."""
     items = len(twins)
 
-    def mean(values: Floats) -> Measured:
+    def mean_of_defined(values: Floats) -> Measured:
         defined = values[np.isfinite(values)]
         value = float(defined.mean()) if len(defined) else None
         return Measured(value, None, None, len(defined), len(values) - len(defined))
@@ -263,8 +263,8 @@ def _task_coverage(
         absent=covered.absent,
         surface_bias=ratio(alike.mean),
         pairs=alike.pairs,
-        difficulty=mean(quality.difficulty),
-        discrimination=mean(quality.discrimination),
+        difficulty=mean_of_defined(quality.difficulty),
+        discrimination=mean_of_defined(quality.discrimination),
         all_pass=int(quality.all_pass.sum()),
         all_fail=int(quality.all_fail.sum()),
         reversed=int((quality.discrimination < 0).sum()),

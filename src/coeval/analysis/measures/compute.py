@@ -29,8 +29,8 @@ from coeval.analysis.measures.label_measures import measure_planned_labels, meas
 from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import (
     compute_pair_measures,
-    pair_sentences,
     read_pair_comparisons,
+    strength_and_bias_sentences,
 )
 from coeval.analysis.measures.ranking import (
     EMPTY_RANKING,
@@ -108,12 +108,11 @@ from coeval.core.text import join_names, pluralize
 _FEWEST_ITEMS = 2
 
 
-def position_bias_within_items(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
-    """Estimate position bias from T tasks' win shares, (n_t,) each, of items shown ``first``, then
-    ``second``."""
+def position_bias_within_items(shown_first: Sequence[Floats], shown_second: Sequence[Floats]) -> Bias:
+    """Estimate position bias from each task's win shares, (n_t,), of the same answers in both orders."""
     strata = [
         PairedScores(when_second, when_first, np.ones(len(when_first)))
-        for when_first, when_second in zip(first, second, strict=True)
+        for when_first, when_second in zip(shown_first, shown_second, strict=True)
         if len(when_first)
     ]
     if sum(len(stratum.a) for stratum in strata) < _FEWEST_ITEMS:
@@ -244,18 +243,18 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         list(_agreement_sentence(measures.judges, kappa, only_one=ranks.one_judge)) if ranks.order else []
     )
     bare = not ranks.order and (labels or compared is not None)
-    leads = () if bare else tuple(leaders.leader_sentences(students, ranks, grid.looks))
+    leads = () if bare else tuple(leaders.leader_and_judges_sentences(students, ranks, grid.looks))
     rows = student_rows(measures, reader.planned)
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
-        ("leads", pair_sentences(compared) if compared is not None else ()),
+        ("leads", strength_and_bias_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in agreement_sentences)),
         ("leads", leaders.label_only_notes(grid, labels)),
-        ("leads", leaders.failed_or_unscored_notes(reader, grid)),
+        ("leads", leaders.failed_or_factor_unscored_notes(reader, grid)),
         ("leads", leaders.label_leader_and_missing_sentences(labels)),
         ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
         ("leads", leaders.significant_pair_count_sentences(ranks)),
         ("leads", leaders.partial_student_sentences(ranks)),
-        ("where", task_leader_sentences(grid, students, ranks)),
+        ("where", where_others_score_highest_sentence(grid, students, ranks)),
         ("where", panel_findings.leader_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
         ("judges", panel_findings.judge_bias_sentences(measures.judges)),
@@ -308,7 +307,7 @@ def _missing_scores_sentences(students: Mapping[str, StudentMeasures], *, adjust
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
-def task_leader_sentences(
+def where_others_score_highest_sentence(
     grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking
 ) -> Iterator[str]:
     """Say who has the highest score in each task; verdicts are those of the family of tests."""

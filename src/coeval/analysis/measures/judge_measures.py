@@ -122,7 +122,6 @@ def level_scale(grid: ScoreGrid) -> LevelScale:
 
 
 def compare_judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
-    """Compare every pair of a grid's judges."""
     pairs = []
     valid, block, scale = grid.valid, reweighting.block[grid.item], level_scale(grid)
     for first, second in combinations(range(len(grid.judges)), 2):
@@ -169,7 +168,6 @@ def measure_judge_pair(pair: JudgePair) -> PairAgreement:
 
 
 def mean_agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
-    """Average each judge's agreement over its pairs."""
     agreement_of_judge = {}
     for judge in grid.judges:
         own_pairs = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
@@ -359,7 +357,7 @@ def _sum_complete_units(
     return sums_by_block
 
 
-def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
+def _panel_ends(levels: NDArray[np.int8], scale: Floats, units_per_item: float) -> Ends:
     """Return what an item of so many ``units`` would add: all judges alike, or each its own by chance."""
     judges = levels.shape[1]
     shares = smooth_level_shares(
@@ -383,4 +381,4 @@ def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
         np.array((square - mean**2).sum() + mean.sum() ** 2),
         mean,
     )
-    return Ends(_flatten_sums(best) * units, _flatten_sums(worst) * units)
+    return Ends(_flatten_sums(best) * units_per_item, _flatten_sums(worst) * units_per_item)

@@ -104,9 +104,9 @@ def measure_planned_labels(reader: RunReader, grid: ScoreGrid) -> Labels:
     return _measure_labels(reader, grid, dict.fromkeys(kept, grid.students))
 
 
-def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, planned: Sequence[str]) -> Labels:
-    """Measure what the configuration lost: labels, tasks, in others the students not ``planned``."""
-    others = [name for name in whole_grid.students if name not in planned]
+def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, kept_students: Sequence[str]) -> Labels:
+    """Measure what the configuration lost: labels, tasks, in others the students not planned."""
+    others = [name for name in whole_grid.students if name not in kept_students]
     students_by_label = {
         label: whole_grid.students if _is_removed_label(reader, *label) else others
         for label in _read_label_values(reader)
@@ -117,7 +117,6 @@ def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, planned: Se
 
 
 def _read_label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
-    """Return the values of each (task, label)."""
     return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
 
 

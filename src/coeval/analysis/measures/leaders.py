@@ -20,13 +20,13 @@ from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures, Labels
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.analysis.measures.pair_measures import pair_sentences
+from coeval.analysis.measures.pair_measures import strength_and_bias_sentences
 from coeval.analysis.measures.ranking import SAME, Ranking, leader_and_rival
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentScores
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import BoundedScore, missing_label_sentences
+from coeval.analysis.run_results import BoundedScore, missing_labels_may_reorder_sentences
 from coeval.core.figures import NOT_KNOWN, format_points
 from coeval.core.text import join_names, pluralize
 from coeval.store.rundir import PAIRS
@@ -37,7 +37,7 @@ _LEAST_GAP, _MOST_TIMES = 0.001, 20
 _MOST_LABELS = 3
 
 
-def leader_sentences(
+def leader_and_judges_sentences(
     students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those
@@ -63,22 +63,22 @@ def leader_sentence(
     if reason := _why_no_leader(ranks):
         return reason
     scores = {name: mean_in_points(students[name].score) for name in ranks.order}
-    return _verdict_text(ranks, scores, "has the highest score", at_any_look=at_any_look)
+    return _lead_or_tie_sentence(ranks, scores, "has the highest score", at_any_look=at_any_look)
 
 
-def _verdict_text(
-    ranks: Ranking, figures: Mapping[str, str], highest: str, scope: str = "", *, at_any_look: bool = False
+def _lead_or_tie_sentence(
+    ranks: Ranking, points: Mapping[str, str], highest: str, scope: str = "", *, at_any_look: bool = False
 ) -> str:
     """Say ``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036).``, or ``A
     (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items.``"""
     first, second = leader_and_rival(ranks)
     gap = ranks.difference(first, second)
     if gap is None:
-        return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
+        return f"{first} {highest} ({points[first]}); {second} shares no scored items with it."
     count = pluralize(gap.n, "shared item")
     if gap.significant:
         return f"{lead_text((first, second), gap.with_leader_as_b, count, scope, at_any_look=at_any_look)}."
-    shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
+    shown_pair = (f"{first} ({points[first]})", f"{second} ({points[second]})")
     if is_behind(first, second, gap):
         lead = f"on {count}, {second} is ahead by {format_difference(gap.with_leader_as_b)} points"
         return f"{' and '.join(shown_pair)} are tied{scope}: {lead}."
@@ -90,7 +90,6 @@ def mean_in_points(measured: Measured) -> str:
 
 
 def _fewer_than_two_students_sentence(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
-    """Say what is known of one student, or of none."""
     if not ranks.order:
         return "No student has a score yet."
     [first] = ranks.order
@@ -184,7 +183,7 @@ def significant_pair_count_sentences(ranks: Ranking) -> Iterator[str]:
     if len(order) < 3 or not ranks.differences:
         return
     significant = sum(gap.significant for gap in ranks.differences.values())
-    clause = _count_over_judges_text(ranks, significant, pairs)
+    clause = _also_over_judges_clause(ranks, significant, pairs)
     if significant in (0, pairs):
         amount = "All" if significant else "None of the"
         yield f"{amount} {pairs:,} pairwise differences between students are significant{clause}."
@@ -200,7 +199,7 @@ def significant_pair_count_sentences(ranks: Ranking) -> Iterator[str]:
         yield f"Not significantly behind {order[0]}: {_format_ranks(ranks_tied)}."
 
 
-def _count_over_judges_text(ranks: Ranking, significant: int, pairs: int) -> str:
+def _also_over_judges_clause(ranks: Ranking, significant: int, pairs: int) -> str:
     """Say how many significant differences stay so with judges as a sample; '' if unknown, or if none is."""
     if not significant or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
         return ""
@@ -228,9 +227,9 @@ def is_behind(first: str, second: str, gap: PairDifference) -> bool:
 def opening_sentences(measures: RunMeasures, looks: Looks | None) -> list[str]:
     """Return at most three sentences that open a page: on scores, else on comparisons or labels."""
     if measures.ranking.order or not (measures.labels or measures.pairs):
-        sentences = leader_sentences(measures.students, measures.ranking, looks)
+        sentences = leader_and_judges_sentences(measures.students, measures.ranking, looks)
     elif measures.pairs is not None:
-        sentences = pair_sentences(measures.pairs)
+        sentences = strength_and_bias_sentences(measures.pairs)
     else:
         sentences = label_leader_and_missing_sentences(measures.labels)
     return list(islice(sentences, 3))
@@ -252,7 +251,7 @@ def label_leader_and_missing_sentences(labels: Labels) -> Iterator[str]:
     for name_in_task, measures in labelled:
         bounds = {student: measures.students[student].bounds for student in measures.ranking.order}
         bounded = (BoundedScore(student, *ends) for student, ends in bounds.items() if ends is not None)
-        yield from missing_label_sentences(name_in_task, bounded)
+        yield from missing_labels_may_reorder_sentences(name_in_task, bounded)
     if (more := len(labelled) - _MOST_LABELS) > 0:
         yield f"{pluralize(more, 'more label')}: see coeval analyze labels."
 
@@ -263,7 +262,7 @@ def label_leader_sentence(measures: LabelMeasures, label: str) -> str:
     if len(right) == 1:
         [(first, share)] = right.items()
         return f"{first} states the right {label} in {share}% of its answers, the only student."
-    return _verdict_text(measures.ranking, right, f"is right most often in {label}", f" in {label}")
+    return _lead_or_tie_sentence(measures.ranking, right, f"is right most often in {label}", f" in {label}")
 
 
 # --- What has no score
@@ -285,7 +284,7 @@ def label_only_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
         )
 
 
-def failed_or_unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
+def failed_or_factor_unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
     """Say that everything failed, or which factors no answer of a student has a score of in a task."""
     if not grid.scored.any() and not reader.run.files(PAIRS):
         [(scored_count, *failed)] = reader.rows(_FAILURES)

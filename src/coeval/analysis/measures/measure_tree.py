@@ -192,14 +192,11 @@ def _collect_field_of_measures(node: Any, field_name: str) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     for name, part in named_entries(node):
         if isinstance(part, Measured):
-            counts[name] = _interval_bounds(part) if field_name == "ci95" else getattr(part, field_name)
+            ends = None if part.low is None or part.high is None else [part.low, part.high]
+            counts[name] = ends if field_name == "ci95" else getattr(part, field_name)
         elif isinstance(part, msgspec.Struct | Mapping) and (part == {} or _holds_measures(part)):
             counts[name] = _collect_field_of_measures(part, field_name)
     return counts
-
-
-def _interval_bounds(measured: Measured) -> list[float] | None:
-    return None if measured.low is None or measured.high is None else [measured.low, measured.high]
 
 
 def _holds_measures(node: Any) -> bool:

@@ -108,7 +108,7 @@ def unlinked_group_sentences(measures: PairMeasures) -> Iterator[str]:
         yield f"No chain of comparisons links these groups, so each is ranked separately: {named}."
 
 
-def pair_sentences(measures: PairMeasures) -> Iterator[str]:
+def strength_and_bias_sentences(measures: PairMeasures) -> Iterator[str]:
     """Say who is strongest, and which judges favour a position."""
     yield from unlinked_group_sentences(measures)
     for group in measures.groups:

@@ -64,7 +64,6 @@ class SharedScores:
         return strata
 
     def shared_means_by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
-        """Return both students' means over the scores they share, by item id."""
         a, b = self.shared_item_means_or_nan(first, second)
         ids = self.grid.items.ids
         return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
@@ -74,7 +73,7 @@ class SharedScores:
         of_a, of_b = self._cached_shared_rows(first, second, frozenset())
         return of_a.means, of_b.means
 
-    def judge_values_by_task(
+    def judge_differences_by_task(
         self, first: str, second: str, tasks: Collection[str], excluded_judges: Collection[str] = ()
     ) -> list[JudgeValues]:
         """Return, for each of ``tasks``, second minus first student by item and judge who scored both."""
@@ -243,8 +242,7 @@ class ComparedGrid:
         )
 
     @cached_property
-    def scored_tasks(self) -> dict[str, frozenset[str]]:
-        """Return, by student, the tasks in which it has any score."""
+    def scored_tasks_by_student(self) -> dict[str, frozenset[str]]:
         grid, scored = self.grid, self.grid.scored
         return {
             name: frozenset(

@@ -38,9 +38,9 @@ from coeval.analysis.measures.student_measures import (
     StudentScores,
     adjust_student_score,
     estimate_judge_scatters,
-    score_over_judges,
     sum_student_item_scores,
     unadjusted_scores,
+    widen_score_over_judges,
 )
 from coeval.analysis.panel.mean_squares import JudgeValues
 from coeval.core.records import model_of
@@ -149,9 +149,9 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
         without = excluded_judges(*pair) if excluded_judges is not None else ()
         common[pair] = shared.pair_means(*pair, without)
         if common[pair]:
-            judged[pair] = shared.judge_values_by_task(*pair, common[pair], without)
+            judged[pair] = shared.judge_differences_by_task(*pair, common[pair], without)
     levels = {name: StudentMean(means[name], int(item_sums.units[codes[name]].sum())) for name in scored}
-    incomplete = {name for name in scored if not grid.is_assigned[codes[name]].all()}
+    incomplete = {name for name in scored if not grid.student_task_assignments[codes[name]].all()}
     partial = {
         name
         for name in incomplete
@@ -181,7 +181,7 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
     )
     for name in scored:
         adjusted = adjust_student_score(grid, item_means[codes[name]], recorded[name], moves[name])
-        over = score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
+        over = widen_score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     ranks = msgspec.structs.replace(ranks, one_judge=int(grid.valid.any(axis=0).sum()) == 1)
     return RankedStudents(_name_factor_of_lead(grid, ranks), scores)
@@ -235,7 +235,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
             for other_pair, strata in common.items()
         }
         judged = {
-            other_pair: shared.judge_values_by_task(*other_pair, strata)
+            other_pair: shared.judge_differences_by_task(*other_pair, strata)
             for other_pair, strata in strata.items()
             if strata
         }
@@ -253,7 +253,8 @@ def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDiffer
     """Test how the second student differs from the first, as this pair alone; None if they share no score."""
     shared, pair = SharedScores(grid), (first, second)
     strata = shared.pair_means(*pair)
-    members = family_members({pair: strata}, {pair: shared.judge_values_by_task(*pair, strata)}, grid.looks)
+    judged = {pair: shared.judge_differences_by_task(*pair, strata)}
+    members = family_members({pair: strata}, judged, grid.looks)
     return adjust_family([*members.values()])[0] if members else None
 
 
@@ -322,22 +323,22 @@ def _mean_shifts(means: Mapping[str, StudentMean], gaps: Mapping[Pair, PairDiffe
 
 
 def solve_mean_shifts(
-    means: Mapping[str, StudentMean], gaps: Mapping[Pair, tuple[float, int]]
+    means: Mapping[str, StudentMean], gaps_and_items: Mapping[Pair, tuple[float, int]]
 ) -> dict[str, float]:
     """Return what to add to each student's mean so that means differ as students do on shared scores.
-    ``gaps``: how far the second of two is ahead of the first, and over how many items.
+    ``gaps_and_items``: how far the second of two is ahead of the first, and over how many items.
 
     Least squares over all pairs, weighted by items; where all students have the same scores nothing moves.
     Whoever has the most scores keeps its mean (several of them: on average), so that the others' are what
     they would be over these.
     """
-    unexplained = [gap - (means[b].mean - means[a].mean) for (a, b), (gap, _) in gaps.items()]
+    unexplained = [gap - (means[b].mean - means[a].mean) for (a, b), (gap, _) in gaps_and_items.items()]
     if not unexplained or max(map(abs, unexplained)) < SAME:
         return dict.fromkeys(means, 0.0)
     index = {name: at for at, name in enumerate(means)}
-    weights = np.sqrt([items for _, items in gaps.values()])
-    design = np.zeros((len(gaps), len(means)))
-    for row, (a, b) in enumerate(gaps):
+    weights = np.sqrt([items for _, items in gaps_and_items.values()])
+    design = np.zeros((len(gaps_and_items), len(means)))
+    for row, (a, b) in enumerate(gaps_and_items):
         design[row, index[a]], design[row, index[b]] = -weights[row], weights[row]
     shifts = np.asarray(np.linalg.lstsq(design, weights * unexplained)[0], np.float64)
     most = max(level.units for level in means.values())
@@ -363,7 +364,6 @@ class ExcludingSelfJudgments(Record, frozen=True):
 
 
 def rank_excluding_self_judgments(grid: ScoreGrid) -> ExcludingSelfJudgments:
-    """Rank students by the scores of judges other than themselves."""
     judges_itself = np.array(
         [[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool
     )

@@ -127,7 +127,7 @@ class ScoreGrid(NamedTuple):
     looks: Looks | None = None
 
     @property
-    def is_assigned(self) -> NDArray[np.bool_]:
+    def student_task_assignments(self) -> NDArray[np.bool_]:
         """Return (students, tasks): whether a student is to do a task, or has a score in it all the same."""
         if self.planned is None or not self.planned.own_tasks:
             return np.ones((len(self.students), len(self.tasks)), bool)
@@ -320,7 +320,7 @@ def grid_level_names(grid: ScoreGrid) -> LevelNames:
     return LevelNames(tuple(names), codes)
 
 
-def _level_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
+def _level_names_and_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
     """Return the level names, and (C, J) the index of each score's level, below 0 where there is none."""
     names = grid_level_names(grid)
     if len(names.names) == len(grid.scale):  # one scale
@@ -330,7 +330,7 @@ def _level_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
 
 
 def count_levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
-    names, codes = _level_codes(grid)
+    names, codes = _level_names_and_codes(grid)
     return {
         judge: names.count_levels(column[column >= 0])
         for judge, column in zip(grid.judges, codes.T, strict=True)
@@ -339,7 +339,7 @@ def count_levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
 
 def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     """Count each student's scores at each level, in the order of the grid's students."""
-    names, codes = _level_codes(grid)
+    names, codes = _level_names_and_codes(grid)
     columns = [codes[grid.student == student_code] for student_code in range(len(grid.students))]
     return [names.count_levels(column[column >= 0]) for column in columns]
 
@@ -388,7 +388,7 @@ def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
         reader.rows(_VALUES_GIVEN, [CHECK]),
     )
     judged = reader.rows(_JUDGED)
-    designs = tuple(_read_task_design(reader.planned, task, judged, values_given) for task in tasks)
+    designs = tuple(_combine_task_design(reader.planned, task, judged, values_given) for task in tasks)
     judges = sorted(
         {
             *(judge for _, _, judge, _ in values_given if judge != CHECK),
@@ -399,7 +399,7 @@ def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
         {*(factor for _, factor, _, _ in values_given), *(f for d in designs for f in d.factors)}
     )
     teachers = _distinct_names(reader, "teacher", "planned")
-    items, number_of = _read_items(reader, terms, tasks, teachers)
+    items, number_of = _read_items_and_codes_by_place(reader, terms, tasks, teachers)
     scale = _list_level_values({value for *_, value in values_given if value is not None}, designs)
     columns = reader.columns(_grid_sql(judges, len(scale), has_samples=reader.has_samples), [scale])
     item = number_of[columns["item"]]
@@ -473,14 +473,14 @@ FROM (SELECT DISTINCT task, judge, factors FROM coded_judgments)
 """
 
 
-def _read_task_design(
+def _combine_task_design(
     planned: Planned | None,
     task: str,
-    judged: Iterable[tuple[str, str, Sequence[str | None]]],
-    values_given: Iterable[tuple[str, str, str, float | None]],
+    judged_rows: Iterable[tuple[str, str, Sequence[str | None]]],
+    value_rows: Iterable[tuple[str, str, str, float | None]],
 ) -> TaskDesign:
     """Combine what is planned for a task with what is recorded: rows of `_JUDGED` and `_VALUES_GIVEN`."""
-    rows = [(judge, factors) for row_task, judge, factors in judged if row_task == task]
+    rows = [(judge, factors) for row_task, judge, factors in judged_rows if row_task == task]
     judges = {judge for judge, _ in rows}
     factors = {factor for _, row_factors in rows for factor in row_factors or () if factor is not None}
     plan = planned.tasks.get(task, _ANYBODY) if planned is not None else _ANYBODY
@@ -494,7 +494,7 @@ def _read_task_design(
     recorded = {factor for judge, row_factors in rows if judge == CHECK for factor in row_factors or ()}
     checks = factors & (recorded if plan.checks is None else plan.checks)
     values = {factor: set[float]() for factor in factors - checks}
-    for row_task, factor, _, value in values_given:
+    for row_task, factor, _, value in value_rows:
         if row_task == task and factor in values and value is not None:
             values[factor].add(value)
     return TaskDesign(
@@ -505,13 +505,13 @@ def _read_task_design(
             name: plan.scales.get(name) or _unplanned_scale(sorted(row_factors))
             for name, row_factors in sorted(values.items())
         },
-        normalize_weights({factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)})
+        weights_of_mean_one({factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)})
         if checks or plan.weights
         else {},
     )
 
 
-def normalize_weights(weights: Mapping[str, float]) -> dict[str, float]:
+def weights_of_mean_one(weights: Mapping[str, float]) -> dict[str, float]:
     """Scale weights to 1 on average, so that a task's scores count the same with weights as without."""
     total = sum(weights.values()) or 1.0
     return {factor: weight * len(weights) / total for factor, weight in weights.items()}
@@ -534,7 +534,7 @@ def _list_level_values(recorded: Set[float], designs: Sequence[TaskDesign]) -> l
 _ANYBODY = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
-def _read_items(
+def _read_items_and_codes_by_place(
     reader: RunReader, terms: Sequence[str], tasks: Sequence[str], teachers: Sequence[str]
 ) -> tuple[GridItems, Codes]:
     """Read the items in order of their ids, and the number of each by its place in the reader's table."""

@@ -195,11 +195,13 @@ def measure_students(
     overall, by_task = means_by_group(everything, ("all",)), means_by_group(grid.items.task, grid.tasks)
     by_teacher = means_by_group(grid.items.teacher, grid.teachers)
     by_factor, by_part = _means_by_factor(grid)
-    by_judge = _merge_mappings(grid, (_means_by_judge(grid, at) for at in range(len(grid.judges))))
-    by_value = _merge_mappings(grid, (means_by_group(*values) for values in _disjoint_values(grid.items)))
+    by_judge = _merge_parts_by_student(grid, (_means_of_judge(grid, at) for at in range(len(grid.judges))))
+    by_value = _merge_parts_by_student(
+        grid, (means_by_group(*values) for values in _group_disjoint_attribute_values(grid.items))
+    )
     bounds, levels = bound_student_scores(grid, recorded), count_levels_by_student(grid)
     units = recorded.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
-    partial = np.logical_not(grid.is_assigned[:, np.unique(grid.task)].all(axis=1)).tolist()
+    partial = np.logical_not(grid.student_task_assignments[:, np.unique(grid.task)].all(axis=1)).tolist()
     return {
         student: StudentMeasures(
             **{name: getattr(ranked_scores[student], name) for name in StudentScores.__struct_fields__},
@@ -228,7 +230,7 @@ def measure_students(
     }
 
 
-def _disjoint_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
+def _group_disjoint_attribute_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
     """Yield groups of exclusive attribute values: which each item sampled (below 0: none), and names."""
     group, names = np.full(len(items.ids), -1), list[str]()
     for value, sampled in items.attributes.items():
@@ -248,7 +250,6 @@ StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
 
 
 def _sum_answer_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
-    """Sum the counts of some tasks."""
     rows = [msgspec.structs.astuple(counts) for task, counts in by_task.items() if task in tasks]
     return StudentAnswers(*map(sum, zip(*rows, strict=True)))
 
@@ -284,7 +285,7 @@ def _count_due_scores(grid: ScoreGrid, group: Codes, groups: int, due_by_item: C
     in_group, tasks = group >= 0, len(grid.tasks)
     cells = grid.items.task[in_group].astype(np.int64) * groups + group[in_group]
     due = np.bincount(cells, due_by_item[in_group], tasks * groups).astype(np.int64)
-    return np.asarray(grid.is_assigned @ due.reshape(tasks, groups), np.int64)
+    return np.asarray(grid.student_task_assignments @ due.reshape(tasks, groups), np.int64)
 
 
 class _Bounds(NamedTuple):
@@ -315,7 +316,7 @@ def bound_student_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
         return [_NO_BOUNDS] * len(grid.students)
     inside = (grid.items.task == scored_tasks[:, None]).astype(np.float64)
     bounds = []
-    assigned_by_student: list[NDArray[np.bool_]] = list(grid.is_assigned[:, scored_tasks])
+    assigned_by_student: list[NDArray[np.bool_]] = list(grid.student_task_assignments[:, scored_tasks])
     for total, share, answers, assigned in zip(
         scores.total, scores.share, grid.answers_per_item, assigned_by_student, strict=True
     ):
@@ -384,7 +385,7 @@ def _means_by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Nam
     sums = grid.sum_scores(equal_weights=True)
     items = np.bincount(grid.items.task, minlength=tasks)
     scores_per_answer = [[design.count_scores(name) for name in grid.factors] for design in grid.designs]
-    needed = grid.is_assigned[:, :, None] * (
+    needed = grid.student_task_assignments[:, :, None] * (
         items[:, None] * np.array(scores_per_answer, np.int64).reshape(tasks, factors)
     )
     part = grid.task.astype(np.int64) * factors + grid.factor
@@ -400,7 +401,7 @@ def _means_by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Nam
     ), by_part
 
 
-def _means_by_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
+def _means_of_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
     scores, judge = sum_student_item_scores(grid, judge_code), grid.judges[judge_code]
     due = np.array(
         [len(design.judged_factors) * (judge in design.judges) for design in grid.designs], np.int64
@@ -410,8 +411,7 @@ def _means_by_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
     return _means_by_item_group(grid, everything, (judge,), needed, scores, scores.units)
 
 
-def _merge_mappings(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
-    """Merge several mappings per student into one."""
+def _merge_parts_by_student(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
     merged: list[_Named] = [{} for _ in grid.students]
     for part in parts:
         for student, measures in zip(merged, part, strict=True):
@@ -443,39 +443,39 @@ def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0)
 
 
 def adjust_student_score(
-    grid: ScoreGrid, means: Floats, recorded: StudentScores, shifts: Mapping[str, float]
+    grid: ScoreGrid, item_means: Floats, recorded: StudentScores, shift_by_task: Mapping[str, float]
 ) -> StudentScores:
-    """Shift one student's recorded scores and their intervals by ``shifts``: by task, and overall under "".
-    ``means`` (I,) are those of its items, NaN where there is none."""
+    """Shift one student's recorded scores and their intervals by task, and overall under "".
+    ``item_means`` (I,): NaN where there is none."""
     by_task = {
         task: Measured.from_interval(
-            _mean_of_task(grid, means, grid.tasks.index(task), shift), measured.missing
+            _mean_of_task(grid, item_means, grid.tasks.index(task), shift), measured.missing
         )
-        if (shift := shifts.get(task, 0.0))
+        if (shift := shift_by_task.get(task, 0.0))
         else measured
         for task, measured in recorded.score_by_task.items()
     }
     score = recorded.score
-    if shift := shifts.get("", 0.0):
-        score = Measured.from_interval(mean_over_tasks(grid, means, shift), score.missing)
+    if shift := shift_by_task.get("", 0.0):
+        score = Measured.from_interval(mean_over_tasks(grid, item_means, shift), score.missing)
     return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 
 def estimate_judge_scatters(
-    grid: ScoreGrid, means: Floats, cells: Sequence[Floats]
+    grid: ScoreGrid, item_means: Floats, judge_scores: Sequence[Floats]
 ) -> dict[str, JudgeScatter | None]:
     """Estimate how much judges, in severity and leaning, add to each judged student's error.
 
-    One variance is pooled over students; None if it cannot be estimated, as with one judge. ``means`` (S,
-    I) are those of items, NaN where there is none; ``cells`` are by task, as `judge_score_array`.
+    One variance is pooled over students; None if it cannot be estimated, as with one judge.
+    ``item_means`` (S, I): NaN where there is none; judge scores as `judge_score_array`.
     """
     shares = [judged_share(design) for design in grid.designs]
     scatters: dict[str, JudgeScatter | None] = {}
     for student, name in enumerate(grid.students):
         own_cells = [
-            JudgeValues(values[:, student], share) for values, share in zip(cells, shares, strict=True)
+            JudgeValues(values[:, student], share) for values, share in zip(judge_scores, shares, strict=True)
         ]
-        scored = np.unique(grid.items.task[np.isfinite(means[student])])
+        scored = np.unique(grid.items.task[np.isfinite(item_means[student])])
         tasks = [own_cells[task] for task in scored]
         if any(task.share > 0 for task in tasks):
             scatters[name] = estimate_judge_scatter(tasks)
@@ -486,20 +486,19 @@ def estimate_judge_scatters(
     }
 
 
-def score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured:
-    """Widen a student's score by what judges add to its error."""
+def widen_score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured:
     if scatter is None or score.value is None or score.low is None or score.high is None or score.n is None:
         return Measured(None, None, None, score.n, None)
     bounds = widen_mean_bounds(score.value, Bounds(score.low, score.high), score.n, scatter)
     return Measured(score.value, *bounds, score.n, None)
 
 
-def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
-    """Average over tasks the mean over items, moved by ``shift``. ``means`` (I,): NaN if there is none."""
-    has_score = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
+def mean_over_tasks(grid: ScoreGrid, item_means: Floats, shift: float = 0.0) -> Interval:
+    """Average over tasks the mean over items, moved by ``shift``. ``item_means`` (I,): NaN if none."""
+    has_score = [np.isfinite(item_means) & (grid.items.task == task) for task in range(len(grid.tasks))]
     clusters = [grid.items.cluster[rows] for rows in has_score] if grid.items.alike is not None else None
-    interval = mean_over_strata([means[rows] for rows in has_score], clusters=clusters)
+    interval = mean_over_strata([item_means[rows] for rows in has_score], clusters=clusters)
     if not shift or interval.mean is None:
         return interval
     shift = min(max(interval.mean + shift, 0.0), 1.0) - interval.mean
-    return mean_over_strata([means[rows] + shift for rows in has_score], clusters=clusters)
+    return mean_over_strata([item_means[rows] + shift for rows in has_score], clusters=clusters)

@@ -57,8 +57,8 @@ def read_label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
     return _read_value_grid(reader, _LABELS, grid.items, _Names(grid.students, (), grid.tasks, grid.teachers))
 
 
-def read_metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
-    """Read a benchmark's scores by item, on their metric's scale. ``samples``: by task, those that count."""
+def read_metric_grid(reader: Reader, counted_samples_by_task: Mapping[str, Sequence[int]]) -> ScoreGrid:
+    """Read a benchmark's scores by item, on their metric's scale."""
     item_keys = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")
     tasks = tuple(dict.fromkeys(task for task, _ in item_keys))
     codes = {task: code for code, task in enumerate(tasks)}
@@ -66,7 +66,7 @@ def read_metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> Sc
     items = GridItems([item for _, item in item_keys], task, np.zeros(len(item_keys), np.int32), {})
     judges = tuple(sorted(name for (name,) in reader.rows("SELECT DISTINCT judge FROM scores") if name))
     return _read_value_grid(
-        reader, _METRICS, items, _Names(reader.answering_models(), judges, tasks), samples
+        reader, _METRICS, items, _Names(reader.answering_models(), judges, tasks), counted_samples_by_task
     )
 
 
@@ -75,9 +75,9 @@ def _read_value_grid(
     source: dict[str, str],
     items: GridItems,
     names: _Names,
-    samples: Mapping[str, Sequence[int]] | None = None,
+    counted_samples: Mapping[str, Sequence[int]] | None = None,
 ) -> ScoreGrid:
-    """Read the grid of a view. ``source`` fills `_VALUES`; ``samples``: by task, those that count."""
+    """Read the grid of a view. ``source`` fills `_VALUES`."""
     metrics = reader.rows("SELECT DISTINCT {metric} FROM {view} ORDER BY 1".format_map(source))
     factors = tuple(name for (name,) in metrics)
     item_tasks = [names.tasks[code] for code in items.task.tolist()]
@@ -93,9 +93,11 @@ def _read_value_grid(
         ],
     )
     is_known = np.asarray(columns["student"]) >= 0
-    if samples is not None:
+    if counted_samples is not None:
         pairs = zip(np.asarray(columns["item"]).tolist(), np.asarray(columns["sample"]).tolist(), strict=True)
-        is_known &= np.array([sample in samples.get(item_tasks[item], ()) for item, sample in pairs], bool)
+        is_known &= np.array(
+            [sample in counted_samples.get(item_tasks[item], ()) for item, sample in pairs], bool
+        )
     value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[is_known]
     item, student, factor, judge, sample, weight = (
         np.asarray(columns[name])[is_known]

@@ -344,7 +344,7 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
         cells = [
             (answers.student == at) & (answers.task == task)
             for task in tasks.tolist()
-            if grid.is_assigned[at, task]
+            if grid.student_task_assignments[at, task]
         ]
         if cells and min(int(rows.sum()) for rows in cells) > 1:
             strata[name] = [

@@ -323,7 +323,7 @@ class OutputReader(Reader):
         )
         return [OutputTaskFolder(Path(folder), *others) for folder, *others in rows]
 
-    def add_item_texts(self) -> None:
+    def fill_item_text_table(self) -> None:
         for folder in self.task_folders():
             self._insert_item_texts(SEARCHED, folder.answers, folder.task)
 

@@ -170,18 +170,17 @@ class Reader:
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query over the views and files (``?`` stands for a parameter). Raises
         StoreError: a file of the folder is gone or cannot be read."""
-        with self._translate_errors(duckdb.IOException):
+        with self._translate_to_store_error(duckdb.IOException):
             return self._db.execute(sql, list(parameters)).fetchall()
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
         """Return a query's columns as numpy arrays, masked where they hold NULL. Raises as `rows`."""
-        with self._translate_errors(duckdb.IOException):
+        with self._translate_to_store_error(duckdb.IOException):
             columns: dict[str, NDArray[Any]] = self._db.execute(sql, list(parameters)).fetchnumpy()
         return columns
 
     @contextmanager
-    def _translate_errors(self, *failures: type[duckdb.Error]) -> Iterator[None]:
-        """Raise StoreError in place of these DuckDB errors."""
+    def _translate_to_store_error(self, *failures: type[duckdb.Error]) -> Iterator[None]:
         try:
             yield
         except failures as error:
@@ -203,7 +202,7 @@ class Reader:
                 "SELECT DISTINCT unnest(map_keys(attributes)) AS name FROM items ORDER BY name"
             ).fetchall()
             values = "".join(
-                f", attributes[{quote_text(key)}] AS {_quote_identifier(f'attributes.{key}')}"
+                f", attributes[{quote_text(key)}] AS " + '"attributes.' + key.replace('"', '""') + '"'
                 for (key,) in keys
             )
             selected = f"* EXCLUDE (attributes){values}"
@@ -279,7 +278,7 @@ class Reader:
         )
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_rowids_sql(stage.table)})")  # noqa: S608
 
-    def add_item_texts(self) -> None:
+    def fill_item_text_table(self) -> None:
         """Add items' texts to ``item_text`` (no, text), by number in ``viewed``. Raises as DuckDB does."""
         for stage in self.searched:
             self._insert_item_texts(stage, self.files(stage.files))
@@ -320,7 +319,7 @@ class Reader:
     def _close_on_failure(self) -> Iterator[None]:
         """Close the reader and raise StoreError where DuckDB fails to make tables."""
         try:
-            with self._translate_errors(duckdb.Error):
+            with self._translate_to_store_error(duckdb.Error):
                 yield
         except StoreError:
             self.close()
@@ -346,7 +345,7 @@ class Reader:
             self._db.execute(
                 f"CREATE OR REPLACE TABLE {_raw_table_name(stage)} AS SELECT {stage.select}, "  # noqa: S608
                 f"CASE WHEN NOT coalesce(({stage.required}), false) THEN filename END AS no_record_of "
-                f"FROM {self._derived_lines_sql(stage, files)}",
+                f"FROM {self._make_lookup_and_lines_sql(stage, files)}",
                 [files] if files else [],
             )
         self.damage = tuple(damage for stage in self.stages for damage in self._count_damage_by_file(stage))
@@ -381,11 +380,9 @@ class Reader:
         """Act on a table whose rows are still in the order of the files and their lines."""
 
     def _display_name(self, path: Path) -> str:
-        """Return the name of a file in messages."""
         return path.name
 
     def _count_damage_by_file(self, stage: Stage) -> Iterator[Damage]:
-        """Count the lines of a kind's files that are no records."""
         for file, count in self.rows(
             f"SELECT no_record_of, count(*) FROM {_raw_table_name(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608
             "GROUP BY ALL ORDER BY ALL"
@@ -393,7 +390,7 @@ class Reader:
             torn = int(bool(read_torn_tail(Path(file))))
             yield Damage(self._display_name(Path(file)), torn, count - torn)
 
-    def _derived_lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
+    def _make_lookup_and_lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
         """Build `_lines_sql` of a stage, with what follows from its repeated JSON."""
         if stage.repeated is None:
             return self._lines_sql(stage, files)
@@ -447,10 +444,6 @@ _RECORDS = {"datapoints": "items", "responses": "answers", "evaluations": "judgm
 
 def quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _quote_identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def escape_glob_pattern(path: Path) -> str:

@@ -223,7 +223,7 @@ class RunItems:
             ],
         )
 
-    def prompt(self, item: str, task: str) -> str | None:
+    def read_prompt(self, item: str, task: str) -> str | None:
         """Read an item's prompt alone; None where there is none. Raises StoreError: a file cannot be read."""
         datapoints = self._read_records(item, Datapoint)
         return next((record.prompt for record in datapoints if record.task_id == task), None)
@@ -357,7 +357,7 @@ class OutputTaskFolder(NamedTuple):
     def judgments(self) -> list[Path]:
         return sorted(self.folder.glob(JUDGMENTS))
 
-    def read_instructions(self) -> dict[str, list[FollowedInstruction]]:
+    def read_followed_instructions(self) -> dict[str, list[FollowedInstruction]]:
         """Read which instructions each answer followed, by item; empty where a benchmark has none."""
         files = (self.folder / f"eval_results_{reading}.jsonl" for reading in ("strict", "loose"))
         strict, loose = (
@@ -408,7 +408,7 @@ class OutputItems:
             answers.append(self._build_shown_answer(answer, lines, headline[0][0] if headline else ""))
         return ItemDetail(item=item, task=task, prompt=prompt, answers=answers) if answers else None
 
-    def prompt(self, item: str, task: str) -> str | None:
+    def read_prompt(self, item: str, task: str) -> str | None:
         answers_by_folder = (
             lines.answers.read_records(item, _AnswerLine, lambda line: line.id == item)
             for lines in self._tasks.get(task, ())
@@ -421,9 +421,8 @@ class OutputItems:
     def _tasks(self) -> dict[str, list[_TaskLines]]:
         tasks: dict[str, list[_TaskLines]] = {}
         for folder in self._folders:
-            lines = _TaskLines(
-                folder, ItemLines(folder.answers), ItemLines(folder.judgments), folder.read_instructions()
-            )
+            followed = folder.read_followed_instructions()
+            lines = _TaskLines(folder, ItemLines(folder.answers), ItemLines(folder.judgments), followed)
             tasks.setdefault(folder.task, []).append(lines)
         return tasks
 

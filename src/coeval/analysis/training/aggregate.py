@@ -290,14 +290,14 @@ class CheckpointAggregate(NamedTuple):
 
 
 def aggregate_checkpoint(
-    checkpoint: EvaluatedStep, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
+    checkpoint: EvaluatedStep, tasks: Sequence[str] | None = None, requested: Mapping[str, int] | None = None
 ) -> CheckpointAggregate:
     """Aggregate the samples of a checkpoint's tasks (``tasks``: only these), without writing anything.
-    ``expected``: how many samples were requested, by task; None: as many as at the last aggregation.
+    ``requested``: how many samples, by task; None: as many as at the last aggregation.
 
     Raises StoreError: a file cannot be read at all.
     """
-    all_runs = choose_task_runs(checkpoint.folder, tasks, expected)
+    all_runs = choose_task_runs(checkpoint.folder, tasks, requested)
     by_task: dict[str, TaskFigures] = {}
     if chosen := [runs for runs in all_runs if runs.runs]:
         with OutputReader(checkpoint.folder) as reader:
@@ -311,8 +311,8 @@ def aggregate_checkpoint(
     )
 
 
-def aggregate_all_checkpoints(root: Path, expected: Mapping[str, int]) -> list[CheckpointAggregate]:
-    """Aggregate every checkpoint below ``root``, by step, for the tasks and sample counts in ``expected``;
+def aggregate_all_checkpoints(root: Path, requested: Mapping[str, int]) -> list[CheckpointAggregate]:
+    """Aggregate every checkpoint below ``root``, by step, for the tasks and sample counts ``requested``;
     empty if nothing is scored.
 
     Raises UsageError if two folders are of one step; StoreError if a file cannot be read at all.
@@ -320,7 +320,7 @@ def aggregate_all_checkpoints(root: Path, expected: Mapping[str, int]) -> list[C
     if not any(root.glob(f"{PATTERN.replace(STEP, '*')}/run_*/*/summary.json")):
         return []
     return [
-        aggregate_checkpoint(checkpoint, list(expected), expected)
+        aggregate_checkpoint(checkpoint, list(requested), requested)
         for checkpoint in find_evaluated_steps(root)
     ]
 

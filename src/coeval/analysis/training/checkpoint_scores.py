@@ -121,14 +121,14 @@ class ChosenRuns(msgspec.Struct, frozen=True):
 
 
 def choose_task_runs(
-    folder: Path, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
+    folder: Path, tasks: Sequence[str] | None = None, requested: Mapping[str, int] | None = None
 ) -> list[ChosenRuns]:
     """Choose the samples that count in a checkpoint's output folder, by task; ``runs`` is empty if none does.
 
     Samples that agree in how they were made and judged count: of several such groups the largest, of
     equally large ones that with the lowest number. Unfinished ones count only if none is finished, and
     those without ``scores.jsonl`` only if no other has it: then ``summary.json`` alone has their figures.
-    ``expected``: by task, how many samples were requested, and those beyond it are left out; None: as many
+    ``requested``: by task, how many samples, and those beyond it are left out; None: as many
     as its ``summary_agg.json`` says.
     """
     of_task: dict[str, list[Path]] = {}
@@ -137,8 +137,8 @@ def choose_task_runs(
             of_task.setdefault(path.name, []).append(path)
     chosen = []
     for task, paths in sorted(of_task.items()):
-        before = read_json_if_whole(folder / task / AGGREGATE, _ExpectedRuns) if expected is None else None
-        number = before.expected_runs if before is not None else (expected or {}).get(task)
+        before = read_json_if_whole(folder / task / AGGREGATE, _ExpectedRuns) if requested is None else None
+        number = before.expected_runs if before is not None else (requested or {}).get(task)
         # where there are ``run_<k>/``, what lies beside them is no sample of theirs
         samples = [path for path in paths if path.parent != folder] or paths
         chosen.append(_choose_runs_of_task(task, samples, number, of_task.keys() - {task}))
@@ -153,7 +153,7 @@ class _ExpectedRuns(msgspec.Struct, frozen=True):
 
 
 def _choose_runs_of_task(
-    task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]
+    task: str, paths: Sequence[Path], expected: int | None, other_tasks: AbstractSet[str]
 ) -> ChosenRuns:
     """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
@@ -164,7 +164,7 @@ def _choose_runs_of_task(
         own = _read_facts_or_reason(path)
         if isinstance(own, str):
             reasons[run] = own
-        elif own.task in others:
+        elif own.task in other_tasks:
             reasons[run] = _other_task_reason(own)
         elif expected is not None and run >= expected:
             reasons[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} requested"
@@ -193,7 +193,6 @@ def _choose_runs_of_task(
 
 
 def _read_facts_or_reason(path: Path) -> RunFacts | str:
-    """Read a sample's facts, or return why it cannot count."""
     try:
         facts = read_task_summary(path, RunFacts)
     except StoreError as error:
@@ -205,15 +204,15 @@ def _read_facts_or_reason(path: Path) -> RunFacts | str:
     return facts
 
 
-def _keep_largest_group(run_facts: dict[int, RunFacts], reasons: dict[int, str]) -> dict[int, RunFacts]:
-    """Return the largest group of samples made and judged alike; add the others' reasons to ``reasons``."""
+def _keep_largest_group(run_facts: dict[int, RunFacts], added_reasons: dict[int, str]) -> dict[int, RunFacts]:
+    """Return the largest group of samples made and judged alike; add the others' reasons."""
     if not run_facts:
         return {}
     groups = Counter(_recipe_key(facts) for facts in run_facts.values())  # in order of their first samples
     [(most, _)] = groups.most_common(1)
     kept = {run: facts for run, facts in run_facts.items() if _recipe_key(facts) == most}
     first = next(iter(kept.values()))
-    reasons |= {
+    added_reasons |= {
         run: _describe_difference(facts, first) for run, facts in run_facts.items() if run not in kept
     }
     return kept
@@ -376,8 +375,7 @@ GROUP BY ALL
 """
 
 
-def keep_columns_of_main_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
-    """Keep the columns, by step, of the most common metric."""
+def keep_commonest_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
     names = [(column.metric, column.unit) for column in columns.values()]
     most = max(dict.fromkeys(names), key=names.count, default=None)
     return {step: own for step, own in columns.items() if (own.metric, own.unit) == most}

@@ -162,7 +162,6 @@ def _compare_step(
 
 
 def _average_items_over_answers(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
-    """Compute the means of the items over these answers."""
     answers_by_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
         answers_by_item.setdefault(key[:2], []).append(judged.answers[key])
@@ -300,10 +299,10 @@ def _compare_tasks(
         first, other = (own[task][shared[0].step] for own in (of_a, of_b))
         judges = (first.judge, other.judge)
         pair = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _correlate_ranks(shared), ())
-        yield msgspec.structs.replace(pair, sentences=tuple(_milder_judge_sentences(pair)))
+        yield msgspec.structs.replace(pair, sentences=tuple(_milder_judge_and_order_sentences(pair)))
 
 
-def _milder_judge_sentences(pair: TaskJudges) -> Iterator[str]:
+def _milder_judge_and_order_sentences(pair: TaskJudges) -> Iterator[str]:
     """State who is milder, and whether they would choose the same checkpoints."""
     significant_steps = [step for step in pair.steps if step.significant]
     milder = {pair.b if step.difference > 0 else pair.a for step in significant_steps}

@@ -170,7 +170,9 @@ def compare_checkpoints(runs: Sequence[TrainingRun]) -> SweepComparison:
         ),
         choices=tuple(chosen for matrix in shared if (chosen := choose_best_checkpoint(matrix)) is not None),
         changes=_adjust_differences([pair for matrix in shared for pair in _pair_last_two_steps(matrix)]),
-        differences=_adjust_differences([pair for matrix in together.shared for pair in _run_pairs(matrix)]),
+        differences=_adjust_differences(
+            [pair for matrix in together.shared for pair in _pair_runs_at_equal_steps(matrix)]
+        ),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
@@ -238,7 +240,7 @@ def _pair_last_two_steps(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoi
             yield _ComparedCheckpoints(shared, before, last, shared.difference(before, last))
 
 
-def _run_pairs(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
+def _pair_runs_at_equal_steps(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
     runs = list(dict.fromkeys(checkpoint.run for checkpoint in shared.checkpoints))
     pairs = [
         (TrainedCheckpoint(a, step), TrainedCheckpoint(b, step))
@@ -319,7 +321,7 @@ def ship_sentence(choice: CheckpointChoice, *, several: bool) -> str:
     texts = (
         f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)
-        if (peers := list_peers(choice, several=several, most=most))
+        if (peers := tied_steps_text(choice, several=several, most=most))
     )
     return _first_text_short_enough(texts) or (
         f"Ship {name}, {where}, or one of the {pluralize(len(choice.peers), 'checkpoint')} tied with it."
@@ -331,7 +333,7 @@ def _first_text_short_enough(texts: Iterable[str]) -> str:
     return next((text for text in texts if len(text) <= _LONGEST), "")
 
 
-def list_peers(choice: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
+def tied_steps_text(choice: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
     """List the checkpoints tied with the best, the highest first, by run: ``steps 140, 180``."""
     named = choice.peers[:most]
     by_run: dict[str, list[str]] = {}

@@ -30,7 +30,7 @@ from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
     RunFacts,
     describe_judging_change,
-    keep_columns_of_main_metric,
+    keep_commonest_metric,
     name_changed_sampling_settings,
     select_common_items,
 )
@@ -202,7 +202,7 @@ def _build_task_curve(task: str, aggregates: Sequence[CheckpointAggregate], base
         for aggregate in aggregates
         if task in aggregate.items
     }
-    columns = keep_columns_of_main_metric({step: column for step, column in items.items() if step in drawn})
+    columns = keep_commonest_metric({step: column for step, column in items.items() if step in drawn})
     alike = frozenset(point.step for point in points if point.how == usual)
     better = None
     if compared := {step: column for step, column in columns.items() if step in alike}:
@@ -316,7 +316,11 @@ def match_runs(runs: Sequence[TrainingRun]) -> MatchedRuns:
         if why := _why_incomparable(curves):
             notes.append(f"{task} is not compared: {why}")
             continue
-        notes += _sampling_notes(task, curves)
+        notes += [
+            f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
+            for (a, curve_a), (b, curve_b) in combinations(curves.items(), 2)
+            if (how := name_changed_sampling_settings(curve_a.facts, curve_b.facts))
+        ]
         if (shared := _build_task_matrix(task, curves, notes)) is not None:
             matrices.append(shared)
     over = [mean] if (mean := _average_over_tasks(matrices)) is not None else []
@@ -343,12 +347,6 @@ def _why_incomparable(curves: dict[str, TaskCurve]) -> str:
         if how := describe_judging_change(curve_a.facts, curve_b.facts):
             return f"{a} and {b} are {how}; judge both alike, with --judge-only or --no-inference"
     return ""
-
-
-def _sampling_notes(task: str, curves: dict[str, TaskCurve]) -> Iterator[str]:
-    for (a, curve_a), (b, curve_b) in combinations(curves.items(), 2):
-        if how := name_changed_sampling_settings(curve_a.facts, curve_b.facts):
-            yield f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
 
 
 def _build_task_matrix(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> CheckpointMatrix | None:

@@ -130,7 +130,7 @@ async def ask_owed(
         interrupt or asyncio.Event(),
         Http(hosts=hosts),
         evaluation.batching(),
-        AnswerStore.open_named(None, os.environ, without=tested, seed=evaluation.seed or 0),
+        AnswerStore.open_or_make_if_named(None, os.environ, without=tested, seed=evaluation.seed or 0),
     )
     accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
     specs = requested_specs(prepared)

@@ -291,7 +291,7 @@ class CoevalRun(Benchmark):
 
     def _read_judged_factors(self, task: TaskConfig) -> dict[str, str]:
         """Read the factors that judges score: all but labels, checks, and removed ones."""
-        rubric = task.declared_rubric
+        rubric = task.rubric_texts_or_word
         with suppress(FileNotFoundError):
             rubric = read_json(self._run.rubric(task.name), dict[str, str])
         if not isinstance(rubric, dict):

@@ -19,7 +19,7 @@ from coeval.cli.views.table_view import print_full_names, show_tables
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
-from coeval.models.answer_store import note_paid_answers
+from coeval.models.answer_store import describe_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
@@ -66,7 +66,7 @@ def estimate_write_and_print(
     assumed = EstimateInputs(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
-    store_note = note_paid_answers(config.experiment.store, os.environ)
+    store_note = describe_paid_answers(config.experiment.store, os.environ)
     notes = (*_describe_uncovered_values_and_rationales(start), *filter(None, [store_note]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
     path = run_folder(config).cost_estimate

@@ -13,7 +13,7 @@ from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, 
 from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
-from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
+from coeval.reports.label_session import LabelRequest, LabelSession, read_levels_by_question
 from coeval.reports.label_sheet import check_new_sheet, read_label_sheet_and_problems, write_label_sheet
 from coeval.reports.view.label_app import make_label_app
 from coeval.reports.view.view_app import ViewToken
@@ -78,7 +78,7 @@ def label(
     folder = require_run(path)
 
     if sheet is not None:  # before anything is drawn
-        check_new_sheet(sheet, recorded_levels(folder, by))
+        check_new_sheet(sheet, read_levels_by_question(folder, by))
     chosen, people = tuple(factor or ()), split_names(among)
     request = LabelRequest(by, n, chosen, seed, people, overlap, draws=read is None, items=tuple(item or ()))
     session = LabelSession(folder, request)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from coeval.analysis.breakdown import break_down_scores
+from coeval.analysis.breakdown import break_down_scores_and_labels
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import require_run_for
 from coeval.analysis.training.sweep_comparison import compare_checkpoints
@@ -67,7 +67,7 @@ def results(
     parts = None
     if by is not None:
         with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (run_reader, _):
-            parts = break_down_scores(run_reader, by)
+            parts = break_down_scores_and_labels(run_reader, by)
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         scores = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels

@@ -179,16 +179,16 @@ def _parse_model_and_usd(text: str) -> tuple[str, float]:
     raise UsageError(f"--settle {text}: write MODEL=USD, as in judge-1=2.15")
 
 
-def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: int | None) -> int:
-    """Cancel an output folder's batch jobs; return how many failed. ``writer``: the process at work there."""
+def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer_pid: int | None) -> int:
+    """Cancel an output folder's batch jobs; return how many failed. ``writer_pid``: who works there."""
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
         streams.say(messages, "There are no batch jobs.")
         return 0
-    if writer is not None:
+    if writer_pid is not None:
         raise UsageError(
-            f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
+            f"process {writer_pid} is at work in {output.path}; end it first (Ctrl-C, or kill {writer_pid})"
         )
     key_set, note = load_keys(keys), partial(streams.say, messages)
     with _lock_folder_and_tasks(output.path):

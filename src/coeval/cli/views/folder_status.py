@@ -150,7 +150,7 @@ class BudgetShown(msgspec.Struct, frozen=True):
     max_cost_usd: dict[str, MoneyShown] = {}
     max_calls: dict[str, CallsShown] = {}
 
-    def limits(self) -> Iterator[tuple[str, MoneyShown | CallsShown]]:
+    def list_limits_by_key(self) -> Iterator[tuple[str, MoneyShown | CallsShown]]:
         """Yield each limit that the experiment sets, by its key."""
         if self.total.limit_usd is not None:
             yield "experiment.budget_usd", self.total
@@ -302,7 +302,7 @@ def show_status(path: Path, console: Console) -> None:
     limits, unknown = [], ""
     if not isinstance(config, str):  # else why it cannot be read is told of what is missing
         try:
-            limits = list(_read_budget(folder.usage, config.experiment, at_work=at_work).limits())
+            limits = list(_read_budget(folder.usage, config.experiment, at_work=at_work).list_limits_by_key())
         except StoreError as error:
             unknown = str(error)
     if not is_run:

@@ -86,14 +86,14 @@ class Progress:
     def warn(self, message: str) -> None:
         warn(self._console, message)
 
-    def animate(self, picture: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
+    def try_animate(self, draw: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
         """Keep drawing on a terminal; return False elsewhere."""
         if not self._console.file.isatty() or self._console.is_dumb_terminal:
             return False
         self._live = Live(
             console=self._console,
             refresh_per_second=frames_per_s,
-            get_renderable=picture,
+            get_renderable=draw,
             redirect_stdout=False,  # results are none of the progress
             transient=transient,
         )
@@ -121,7 +121,7 @@ class Terminal(Progress):
 
     def begin(self, board: Board) -> None:
         self._board = board
-        if not self.animate(self._draw_all_bars, FRAMES_PER_S):
+        if not self.try_animate(self._draw_all_bars, FRAMES_PER_S):
             self.start_thread(self._keep_printing_changed_lines)
 
     def _planned_phase_counts(self) -> list[PhaseCount]:

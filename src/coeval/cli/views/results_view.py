@@ -22,7 +22,7 @@ from coeval.analysis.run_results import (
     BoundedScore,
     lacking_task_and_cut_off_sentences,
     missing_cut_off_or_empty_warnings,
-    missing_label_sentences,
+    missing_labels_may_reorder_sentences,
 )
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import print_and_drop_incomparable, print_full_names, show_costs, show_tables
@@ -210,7 +210,7 @@ def result_warnings(results: Results) -> Iterator[str]:
             for label in rows
             if not label.removed and label.least is not None and label.most is not None
         )
-        yield from map(escape_line, missing_label_sentences(label_name, bounded))
+        yield from map(escape_line, missing_labels_may_reorder_sentences(label_name, bounded))
 
 
 def _label_notes(results: Results) -> Iterator[str]:

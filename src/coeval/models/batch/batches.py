@@ -220,7 +220,7 @@ async def cancel_jobs_and_count_left(
         except errors.NotFound:
             gone, job.note = True, "its provider knows it no more"
         except (errors.ModelError, errors.UsageError) as error:
-            gone, job.note = gone or bool(before), f"{error}. {keys.places(job.interface)}"
+            gone, job.note = gone or bool(before), f"{error}. {keys.describe_places(job.interface)}"
             job.cancelled = "requested"
         else:
             job.cancelled = "accepted"
@@ -429,7 +429,9 @@ class BatchedModel(HostedModel):
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
-                completion = mark_if_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
+                completion = mark_if_uncounted(
+                    self._decode_with_gateway_headers(HttpReply(status, {}, body), redactor)
+                )
                 usage = self._meter.add_batch_price(completion.usage)
                 completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._max_bytes)
                 return batch_index.BatchOutcome(custom_id, completion)

@@ -179,7 +179,7 @@ class Anthropic(dialect.Dialect):
         body: dialect.BodyFields = {"model": spec.model}
         thinking = encode_thinking(request.sampling, spec.model, family)
         body["max_tokens"] = _answer_limit(request.sampling, family, thinking)
-        body["messages"] = turns = _encode_turns(request.messages, host.name)
+        body["messages"] = turns = _encode_nonsystem_turns(request.messages, host.name)
         if keeps_prefix(request, spec):
             turns[-1] = _mark_cached_prefix(request.messages[-1], request.shared)
         system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
@@ -188,7 +188,7 @@ class Anthropic(dialect.Dialect):
         body |= encode_drawing(
             request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS
         )
-        _set_stop(body, request, host.name)
+        _set_stop_and_refuse_seed(body, request, host.name)
         if thinking is not None:
             body["thinking"] = thinking
         if request.sampling.reasoning_effort is not None:
@@ -210,7 +210,7 @@ class Anthropic(dialect.Dialect):
             raise error_behind_200(status, body, redactor, explain(status, body, redactor))
         if answer.content is None:
             raise Misshapen("no content")
-        usage = Counts(answer.usage).read_uncached_usage(
+        usage = Counts(answer.usage).read_usage_adding_cache(
             "input_tokens",
             "output_tokens",
             "cache_read_input_tokens",
@@ -219,7 +219,7 @@ class Anthropic(dialect.Dialect):
         )
         if answer.stop_reason == "refusal":
             raise ContentFiltered(_describe_refusal(answer.stop_details, redactor), usage=usage)
-        finish = dialect.map_finish_reason(answer.stop_reason, usage)
+        finish = dialect.finish_reason_or_raise(answer.stop_reason, usage)
         calls = [
             dialect.encode_arguments(block.input) for block in answer.content if block.type == "tool_use"
         ]
@@ -270,7 +270,7 @@ def _mark_cached_prefix(last: Message, shared: int) -> dialect.BodyFields:
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 
 
-def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dialect.BodyFields]:
+def _encode_nonsystem_turns(messages: Sequence[Message], host: str) -> list[Message | dialect.BodyFields]:
     """Encode the conversation without system prompts. The API refuses a blank turn, and blanks at the end of
     an answer to be continued; it joins consecutive turns of one role itself."""
     turns: list[Message | dialect.BodyFields] = []
@@ -356,7 +356,7 @@ def encode_drawing(request: Request, model: str, family: ClaudeFamily, *, thinks
     return drawing
 
 
-def _set_stop(body: dialect.BodyFields, request: Request, host: str) -> None:
+def _set_stop_and_refuse_seed(body: dialect.BodyFields, request: Request, host: str) -> None:
     """Set where to stop, and refuse a seed."""
     sampling = request.sampling
     if dialect.get_seed(request) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -83,8 +83,7 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
 _read_answer = dialect.make_reply_reader(_ConverseAnswer)
 
 
-def _join_text(content: list[_ConverseBlock]) -> str:
-    """Join the text; a tool call replaces missing text."""
+def _join_text_else_calls(content: list[_ConverseBlock]) -> str:
     texts: list[str] = []
     for block in content:
         if block.text is not None:
@@ -141,6 +140,9 @@ class _AwsProblem(msgspec.Struct, rename="camel"):
 # table of their own (`ClaudeFamily`).
 
 
+SchemaMode: TypeAlias = Literal["format", "tool", "none"]
+
+
 class BedrockFamily(NamedTuple):
     """What a family of models takes. ``top_k`` and ``effort`` are paths in ``additionalModelRequestFields``,
     empty if there is none; ``beside_effort`` goes with effort. ``follows``: a schema is sent as the
@@ -149,7 +151,7 @@ class BedrockFamily(NamedTuple):
     top_k: tuple[str, ...] = ()
     effort: tuple[str, ...] = ()
     beside_effort: tuple[tuple[str, str], ...] = ()
-    follows: Literal["format", "tool", "none"] = "none"
+    follows: SchemaMode = "none"
     system: bool = True
 
 
@@ -221,9 +223,9 @@ class Bedrock(dialect.Dialect):
         body = _encode_messages(request, spec, family)
         claude = _is_claude(spec.model)
         parameters = (
-            _encode_claude_parameters(request, spec.model)
+            _encode_by_anthropic_names(request, spec.model)
             if claude
-            else _encode_other_parameters(request, spec.model, family)
+            else _encode_by_makers_names(request, spec.model, family)
         )
         sampling = request.sampling
         body["inferenceConfig"] = _drop_unset(
@@ -237,7 +239,7 @@ class Bedrock(dialect.Dialect):
         if (schema := dialect.get_schema(request, spec, structured=structured)) is not None:
             follows = _choose_claude_schema_mode(spec.model, parameters) if claude else family.follows
             _add_schema(body, schema, follows)
-        return dialect.encode_groups(body, request, spec, _OF_THE_BODY, _GROUPS)
+        return dialect.encode_merged_groups(body, request, spec, _OF_THE_BODY, _GROUPS)
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return _is_claude(spec.model) and keeps_prefix(request, spec)
@@ -248,13 +250,13 @@ class Bedrock(dialect.Dialect):
         message = answer.output.message if answer.output is not None else None
         if message is None:
             raise errors.Misshapen("no message")
-        usage = Counts(answer.usage).read_uncached_usage(
+        usage = Counts(answer.usage).read_usage_adding_cache(
             "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
         )
-        finish = dialect.map_finish_reason(answer.stop_reason, usage)
+        finish = dialect.finish_reason_or_raise(answer.stop_reason, usage)
         content = message.content or []
         completion = Completion(
-            text=_join_text(content),
+            text=_join_text_else_calls(content),
             usage=usage,
             finish_reason=finish,
             reasoning=_join_reasoning(content),
@@ -334,7 +336,7 @@ def _mark_cached_prefix(content: list[dialect.BodyFields], shared: int) -> None:
         content.append({"text": rest})
 
 
-def _encode_claude_parameters(request: Request, model: str) -> dialect.BodyFields:
+def _encode_by_anthropic_names(request: Request, model: str) -> dialect.BodyFields:
     """Encode the parameters of Claude's families by Anthropic's names; ``effort`` is Converse's."""
     claude = find_claude_family(model)
     thinking = encode_thinking(request.sampling, model, claude)
@@ -343,8 +345,7 @@ def _encode_claude_parameters(request: Request, model: str) -> dialect.BodyField
     return parameters | _drop_unset(thinking=thinking, effort=request.sampling.reasoning_effort)
 
 
-def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> dialect.BodyFields:
-    """Encode the parameters of families other than Claude's."""
+def _encode_by_makers_names(request: Request, model: str, family: BedrockFamily) -> dialect.BodyFields:
     sampling = request.sampling
     parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:
@@ -369,17 +370,17 @@ def _encode_other_parameters(request: Request, model: str, family: BedrockFamily
     return parameters
 
 
-def _choose_claude_schema_mode(model: str, parameters: dialect.BodyFields) -> str:
+def _choose_claude_schema_mode(model: str, parameters: dialect.BodyFields) -> SchemaMode:
     if find_claude_family(model).schemas:
         return "format"
     return "none" if "thinking" in parameters else "tool"  # who thinks is not forced
 
 
-def _add_schema(body: dialect.BodyFields, schema: Schema, how: str) -> None:
+def _add_schema(body: dialect.BodyFields, schema: Schema, schema_mode: SchemaMode) -> None:
     encoded = msgspec.json.encode(schema.body)
-    if how == "format":
+    if schema_mode == "format":
         body["outputConfig"]["textFormat"] = _encode_format(schema.name, encoded)
-    elif how == "tool" and schema.body.get("type") == "object":
+    elif schema_mode == "tool" and schema.body.get("type") == "object":
         body["toolConfig"] = {
             "tools": [_encode_tool(schema.name, encoded)],
             "toolChoice": {"tool": {"name": schema.name}},

@@ -113,7 +113,7 @@ class Cohere(dialect.Dialect):
         """Decode an answer; see `Dialect`. Counts billed tokens, if they are given."""
         answer, notes = _read_answer(body)
         usage = _read_usage(bytes(answer.usage))
-        finish = dialect.map_finish_reason(answer.finish_reason, usage)
+        finish = dialect.finish_reason_or_raise(answer.finish_reason, usage)
         parts = answer.message.content or []
         completion = Completion(
             text="".join(part.text or "" for part in parts),
@@ -175,13 +175,13 @@ def _read_usage(reported: bytes) -> Usage:
     counts = Counts(reported)
 
     def first_reported(name: str) -> int:
-        number = counts.optional("billed_units", name)
-        return counts.required("tokens", name) if number is msgspec.UNSET else number
+        number = counts.count_or_unset("billed_units", name)
+        return counts.count_or_mark_uncounted("tokens", name) if number is msgspec.UNSET else number
 
     return Usage(
         first_reported("input_tokens"),
         first_reported("output_tokens"),
-        cached_tokens=counts.optional("cached_tokens"),
+        cached_tokens=counts.count_or_unset("cached_tokens"),
         uncounted=counts.uncounted,
     )
 

@@ -160,14 +160,14 @@ BodyFields: TypeAlias = dict[str, Any]
 """Fields of a request's JSON body, by the host's names."""
 
 
-def encode_groups(
-    body: BodyFields, request: Request, spec: ModelSpec, at_top: Container[str], groups: Sequence[str]
+def encode_merged_groups(
+    body: BodyFields, request: Request, spec: ModelSpec, top_fields: Container[str], groups: Sequence[str]
 ) -> bytes:
     """Encode a body whose parameters lie in ``groups``, without empty ones. A request's further parameters go
-    into the first group unless they are fields ``at_top``; of a group, the user's fields replace only those
+    into the first group unless they are ``top_fields``; of a group, the user's fields replace only those
     that they name."""
     rest = request.sampling.rest.items()
-    further = ({name: value} if name in at_top else {groups[0]: {name: value}} for name, value in rest)
+    further = ({name: value} if name in top_fields else {groups[0]: {name: value}} for name, value in rest)
     for fields in (*further, spec.extra_body):
         for name, value in fields.items():
             current = body.get(name)
@@ -268,7 +268,7 @@ def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
             fit = _ReplyFit()
             try:
                 reply, is_mended = foreign.decode_replacing_surrogates(body)
-                value = fit.fit_value(reply, kind, "")
+                value = fit.fit_value_or_raise_unfit(reply, kind, "")
             except (_Unfit, errors.Undecodable):
                 raise error from None
             return Read(value, (*[MENDED] * is_mended, *fit.notes)[:_MOST_NOTES])
@@ -293,7 +293,7 @@ class _ReplyFit:
     def __init__(self) -> None:
         self.notes: dict[str, None] = {}
 
-    def fit_value(self, value: Any, kind: Any, where: str) -> Any:
+    def fit_value_or_raise_unfit(self, value: Any, kind: Any, where: str) -> Any:
         """Fit ``value`` to ``kind``; _Unfit if nothing of it fits."""
         if where.count(".") > _DEEPEST:
             raise _Unfit
@@ -301,16 +301,16 @@ class _ReplyFit:
         # Parts say more than their texts in a row.
         for member in sorted(members, key=lambda member: (member is str) != isinstance(value, str)):
             try:
-                return self._fit_member(value, member, where)
+                return self._fit_union_member(value, member, where)
             except _Unfit:
                 continue
         raise _Unfit
 
-    def _fit_member(self, value: Any, kind: Any, where: str) -> Any:
+    def _fit_union_member(self, value: Any, kind: Any, where: str) -> Any:
         if kind is str:
             return self._fit_text(value)
         if get_origin(kind) is list:
-            return self._fit_items(value, get_args(kind)[0], where)
+            return self._fit_items_leaving_out_bad(value, get_args(kind)[0], where)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._fit_struct(value, kind, where)
         if kind is msgspec.Raw:
@@ -331,13 +331,13 @@ class _ReplyFit:
                 return self._fit_text(inner, depth + 1)
         raise _Unfit
 
-    def _fit_items(self, value: Any, kind: Any, where: str) -> list[Any]:
+    def _fit_items_leaving_out_bad(self, value: Any, kind: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
-            return [self.fit_value(value, kind, where)]
+            return [self.fit_value_or_raise_unfit(value, kind, where)]
         items: list[Any] = []
         for item in value:
             try:
-                items.append(self.fit_value(item, kind, where))
+                items.append(self.fit_value_or_raise_unfit(item, kind, where))
             except _Unfit:
                 self._add_note(item, where)
         if not items and any(item is not None for item in value):
@@ -357,7 +357,7 @@ class _ReplyFit:
             path = f"{where}.{name}".lstrip(".")
             if name in value:
                 try:
-                    values[field.name] = self.fit_value(value[name], field.type, path)
+                    values[field.name] = self.fit_value_or_raise_unfit(value[name], field.type, path)
                     continue
                 except _Unfit:
                     self._add_note(value[name], path)
@@ -386,7 +386,7 @@ _NO_LETTER = re.compile(r"[^a-z]")
 _ENUM = re.compile(r"^(?:finish|stop)?reason")
 
 
-def map_finish_reason(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
+def finish_reason_or_raise(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
     """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
     ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it. Raises
     ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off."""

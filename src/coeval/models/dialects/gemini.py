@@ -167,12 +167,13 @@ def _read_usage(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
     thinks = any(part.text for part in parts if part.thought)
     answers = any(part.text or part.function_call for part in parts if not part.thought)
     counts = Counts(reported)
-    thoughts = (counts.required if thinks else counts.optional)("thoughtsTokenCount")
-    output = (counts.required if answers else counts.optional)("candidatesTokenCount")
+    thoughts = (counts.count_or_mark_uncounted if thinks else counts.count_or_unset)("thoughtsTokenCount")
+    output = (counts.count_or_mark_uncounted if answers else counts.count_or_unset)("candidatesTokenCount")
     return Usage(
-        counts.required("promptTokenCount") + (counts.optional("toolUsePromptTokenCount") or 0),
+        counts.count_or_mark_uncounted("promptTokenCount")
+        + (counts.count_or_unset("toolUsePromptTokenCount") or 0),
         (output or 0) + (thoughts or 0),
-        cached_tokens=counts.optional("cachedContentTokenCount"),
+        cached_tokens=counts.count_or_unset("cachedContentTokenCount"),
         reasoning_tokens=thoughts,
         uncounted=counts.uncounted,
     )
@@ -311,7 +312,7 @@ class Gemini(dialect.Dialect):
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = schema.body
         body[_CONFIG] = config
-        return dialect.encode_groups(body, request, spec, _OF_THE_BODY, (_CONFIG,))
+        return dialect.encode_merged_groups(body, request, spec, _OF_THE_BODY, (_CONFIG,))
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """Decode an answer; see `Dialect`. A withheld prompt raises ContentFiltered."""
@@ -330,7 +331,7 @@ class Gemini(dialect.Dialect):
                 f"the host's content filter withheld the prompt ({excerpt(why, redactor)})", usage=usage
             )
         candidate = answer.candidates[0]
-        finish = dialect.map_finish_reason(
+        finish = dialect.finish_reason_or_raise(
             candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor)
         )
         text, reasoning = _split_texts(candidate)

@@ -38,15 +38,15 @@ class Counts:
         except Undecodable:
             self.uncounted, self._reported = True, {}
 
-    def required(self, *path: str) -> int:
+    def count_or_mark_uncounted(self, *path: str) -> int:
         """Return a count that every answer has; ``path`` are the names that lead to it."""
-        number = self.optional(*path)
+        number = self.count_or_unset(*path)
         if number is msgspec.UNSET:
             self.uncounted = True
             return 0
         return number
 
-    def optional(self, *path: str) -> int | msgspec.UnsetType:
+    def count_or_unset(self, *path: str) -> int | msgspec.UnsetType:
         """Return a count that may be missing or null, which is UNSET."""
         inner: Any = self._reported
         for name in path:
@@ -60,12 +60,14 @@ class Counts:
         self.uncounted = True
         return 0
 
-    def read_uncached_usage(self, rest: str, output: str, read: str, written: str, *reasoning: str) -> Usage:
+    def read_usage_adding_cache(
+        self, uncached: str, output: str, cache_read: str, cache_written: str, *reasoning: str
+    ) -> Usage:
         """Read the usage of a host that counts only the uncached prompt, and cache reads and writes beside
         it; ours counts the whole prompt."""
-        others, made = self.required(rest), self.required(output)
-        cached, kept = self.optional(read), self.optional(written)
-        thoughts = self.optional(*reasoning) if reasoning else msgspec.UNSET
+        others, made = self.count_or_mark_uncounted(uncached), self.count_or_mark_uncounted(output)
+        cached, kept = self.count_or_unset(cache_read), self.count_or_unset(cache_written)
+        thoughts = self.count_or_unset(*reasoning) if reasoning else msgspec.UNSET
         return Usage(
             others + (cached or 0) + (kept or 0),
             sum_output_tokens(made, thoughts),
@@ -189,7 +191,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         error.usage = usage
         raise error
     text, reasoning, refusal = _split_message(choice.message)
-    finish = dialect.map_finish_reason(choice.finish_reason, usage, text=text)
+    finish = dialect.finish_reason_or_raise(choice.finish_reason, usage, text=text)
     if text is None and reasoning and not refusal and finish == "stop":
         # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
         text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
@@ -212,16 +214,16 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
 
 
 def _read_usage(reported: bytes) -> Usage:
-    """Read the token counts of an answer."""
     counts = Counts(reported)
-    cached = counts.optional("prompt_tokens_details", "cached_tokens")
+    cached = counts.count_or_unset("prompt_tokens_details", "cached_tokens")
     if cached is msgspec.UNSET:
-        cached = counts.optional("prompt_cache_hit_tokens")
-    prompt, output = counts.required("prompt_tokens"), counts.required("completion_tokens")
-    reasoning = counts.optional("completion_tokens_details", "reasoning_tokens")
-    written = counts.optional("prompt_tokens_details", "cache_write_tokens")
+        cached = counts.count_or_unset("prompt_cache_hit_tokens")
+    prompt = counts.count_or_mark_uncounted("prompt_tokens")
+    output = counts.count_or_mark_uncounted("completion_tokens")
+    reasoning = counts.count_or_unset("completion_tokens_details", "reasoning_tokens")
+    written = counts.count_or_unset("prompt_tokens_details", "cache_write_tokens")
     uncounted = counts.uncounted
-    beyond = (counts.optional("total_tokens") or 0) - prompt - output
+    beyond = (counts.count_or_unset("total_tokens") or 0) - prompt - output
     return Usage(
         prompt,
         output if uncounted else sum_output_tokens(output, reasoning, 0 if beyond == cached else beyond),
@@ -307,9 +309,9 @@ def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
     return error_behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
 
-def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:
-    """Explain an error reply; None leaves it to the status. ``passes``: the host says when to retry. Besides
-    the table of all dialects, this reads Azure's filter verdicts and its code for a missing deployment."""
+def explain(status: int, body: bytes, redactor: Redactor, *, names_wait: bool = False) -> ModelError | None:
+    """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
+    Azure's filter verdicts and its code for a missing deployment."""
     problem = dialect.read_error_fields(body, _Problem)
     message = read_error_message(body, redactor)
     param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
@@ -317,7 +319,7 @@ def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = Fals
     codes += problem.metadata if isinstance(problem.metadata, dict) else ()
     if status == 404 and _NO_DEPLOYMENT in codes:
         return NotFound(f"{message} (`model` is the name of the deployment)", status=status)
-    error = classify_refusal(status, message, codes=" ".join(codes), param=param, passes=passes)
+    error = classify_refusal(status, message, codes=" ".join(codes), param=param, names_wait=names_wait)
     if isinstance(error, ContentFiltered) and (
         verdicts := excerpt(_describe_verdicts(problem.innererror), redactor)
     ):

@@ -194,7 +194,6 @@ def find_traits(host: str, model: str) -> ModelTraits:
 
 
 def move_system_to_user(messages: Sequence[Message]) -> list[Message]:
-    """Move the system prompts to the beginning of the first user message."""
     prompt = "\n\n".join(message.content for message in messages if message.role == "system")
     turns = [message for message in messages if message.role != "system"]
     if not prompt:
@@ -246,17 +245,16 @@ def _encode_parameters(
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
         body.update(_encode_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
-        _check_host_limits(body, host)
+        _reject_unsupported_by_host(body, host)
     if traits.takes or traits.reasoning_takes:
         reasons = sampling.reasoning_effort not in (None, "none")
-        _check_model_limits(
+        _reject_unsupported_by_model(
             body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.lookup_name
         )
     return body
 
 
 def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dialect.BodyFields:
-    """Encode how much to reason, in the host's field."""
     if budget is not None and host.reasons_by != "reasoning":
         raise dialect.FieldRejected(
             f"{host.name} has nothing for thinking_budget; leave it out", field="thinking_budget"
@@ -274,7 +272,7 @@ def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dia
             return {"reasoning_effort": effort}
 
 
-def _check_host_limits(body: Mapping[str, Any], host: Host) -> None:
+def _reject_unsupported_by_host(body: Mapping[str, Any], host: Host) -> None:
     for name in sorted(host.lacks.intersection(body)):
         raise dialect.FieldRejected(
             f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has "
@@ -288,8 +286,8 @@ def _check_host_limits(body: Mapping[str, Any], host: Host) -> None:
         )
 
 
-def _check_model_limits(body: Mapping[str, Any], takes: Mapping[str, Any], model: str) -> None:
-    for name, value in takes.items():
+def _reject_unsupported_by_model(body: Mapping[str, Any], only_values: Mapping[str, Any], model: str) -> None:
+    for name, value in only_values.items():
         if name in body and body[name] != value:
             only = "" if value is NOT_AT_ALL else f" other than {value}"
             raise dialect.FieldRejected(
@@ -298,7 +296,6 @@ def _check_model_limits(body: Mapping[str, Any], takes: Mapping[str, Any], model
 
 
 def assign_system_role(messages: Sequence[Message], system: SystemRole) -> Sequence[Any]:
-    """Give the system prompt the role that the model knows."""
     if all(message.role != "system" for message in messages):
         return messages
     if system == "developer":
@@ -347,8 +344,8 @@ class OpenAIChat(dialect.Dialect):
         return decode(body, redactor)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
-        passes = read_retry_wait_s(reply.headers) is not None
-        error = explain(reply.status, reply.body, redactor, passes=passes)
+        names_wait = read_retry_wait_s(reply.headers) is not None
+        error = explain(reply.status, reply.body, redactor, names_wait=names_wait)
         return error or explain_missing_version(reply.status, reply.body, url, redactor)
 
 
@@ -360,7 +357,7 @@ def _make_response_format(
 ) -> msgspec.Raw | dict[str, str] | None:
     match traits.structured or host.structured:
         case "json_schema":
-            return _encode_schema(schema, traits.strict)
+            return _encode_response_schema(schema, traits.strict)
         # JSON mode answers 400 unless a message says "JSON".
         case "json_object" if any("json" in m.content.lower() for m in request.messages):
             return {"type": "json_object"}
@@ -369,19 +366,19 @@ def _make_response_format(
 
 
 @_cache_by_identity  # a run asks for few schemas many times
-def _encode_schema(schema: Schema, strict: bool) -> msgspec.Raw:
-    needed = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
+def _encode_response_schema(schema: Schema, strict: bool) -> msgspec.Raw:
+    needed = {"name": schema.name, "schema": schema.body, "strict": strict and _fits_strict_mode(schema.body)}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": needed}))
 
 
-def _is_closed(schema: Any) -> bool:
+def _fits_strict_mode(schema: Any) -> bool:
     """Check whether every object of a schema requires all its keys, as strict mode demands."""
     if isinstance(schema, list):
-        return all(map(_is_closed, schema))
+        return all(map(_fits_strict_mode, schema))
     if not isinstance(schema, dict):
         return True
     if schema.get("type") == "object":
         listed = set(schema.get("required", ())) == set(schema.get("properties", ()))
         if not listed or schema.get("additionalProperties") is not False:
             return False
-    return all(map(_is_closed, schema.values()))
+    return all(map(_fits_strict_mode, schema.values()))

@@ -80,30 +80,30 @@ _NO_PARAMETERS = frozenset({"messages", "model", "input", "prompt", "body"})
 
 
 def classify_refusal(
-    status: int, message: str, *, codes: str = "", param: str = "", passes: bool = False
+    status: int, message: str, *, codes: str = "", param: str = "", names_wait: bool = False
 ) -> ModelError | None:
     """Classify a refusal by the host's words; None leaves it to the status. ``message`` is quoted in the
-    error, ``codes`` and ``param`` are only read. ``passes``: the host says when to retry."""
+    error, ``codes`` and ``param`` are only read."""
     param = param.lower()
     text = f"{param} {message}".lower()
     about = f"{codes.lower()} {text}"
     singled_out = _NAMED.fullmatch(param) or _SINGLED_OUT.search(text)
     for row, pattern in _ROWS:
         fits = status in row.statuses if row.statuses else status >= 400
-        fits = fits and not (passes and row.passes) and not (singled_out and row.vague)
+        fits = fits and not (names_wait and row.passes) and not (singled_out and row.vague)
         if fits and pattern.search(about):
             return _KIND_BY_NAME[row.error](message, status=status)
     if status not in (*UNPROCESSED, *_BROKEN) or not _NOT_TAKEN.search(text):
         return None
     if "max_tokens" in text and "max_completion_tokens" in text:
         return LimitRenamed(message, status=status)
-    name = _find_parameter(param, text)
+    name = _find_refused_parameter(param, text)
     if name is None or (status in _BROKEN and name != "seed"):
         return None
     return FieldRejected(f"{message}; leave {name} out of the model's parameters", status=status, field=name)
 
 
-def _find_parameter(param: str, about: str) -> str | None:
+def _find_refused_parameter(param: str, about: str) -> str | None:
     """Find the refused parameter, by our name if it has one."""
     if _ABOUT_SYSTEM.search(about):
         return "system_prompt"

@@ -58,7 +58,7 @@ def hash_source(location: str) -> str:
     """Hash the source of a function: its file, or the function alone where it was given from Python. Empty
     where there is none: reading a run needs no code, and a start calls `require_callable_file`."""
     if (registered := _REGISTERED.get(location)) is not None:
-        text = f"{_code_text(registered) or location.partition('#')[0]}{_values_text(registered)}"
+        text = f"{_code_text(registered) or location.partition('#')[0]}{_carried_values_text(registered)}"
         return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
     try:
         path = _find_source_file(location)
@@ -103,10 +103,10 @@ def _compiled_text(code: CodeType) -> str:
     return f"{code.co_code!r}{code.co_names!r}{code.co_varnames!r}{consts!r}"
 
 
-def _values_text(target: Any) -> str:
+def _carried_values_text(target: Any) -> str:
     """Write what a function carries: defaults, closure, its object's state, arguments of a ``partial``."""
     if isinstance(target, partial):
-        inner = f"{_code_text(target.func)}{_values_text(target.func)}"
+        inner = f"{_code_text(target.func)}{_carried_values_text(target.func)}"
         return inner + _value_text([target.args, target.keywords])
     cells = [_cell_text(cell) for cell in getattr(target, "__closure__", None) or ()]
     brought = (getattr(target, "__defaults__", None), getattr(target, "__kwdefaults__", None))
@@ -147,7 +147,6 @@ def _hash_file(path: Path, _changed_ns: int, _size: int) -> str:
 
 
 def _find_source_file(location: str) -> Path:
-    """Find the file that a location names by its path, or by its module."""
     where, _, name = location.rpartition(":")
     if not where or not name.isidentifier():
         raise UsageError(f"callable {location}: write FILE.py:FUNCTION or MODULE:FUNCTION")
@@ -182,7 +181,6 @@ def _find_module_file(module: str) -> Path | None:
 
 
 def _append_to_import_path(folder: Path) -> None:
-    """Append a folder to the import path, after all others."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -233,7 +231,7 @@ class Answerer(NamedTuple):
     waits: bool
 
     @classmethod
-    def of(cls, function: Callable[..., Any], location: str) -> Answerer:
+    def by_signature(cls, function: Callable[..., Any], location: str) -> Answerer:
         """Find out which parts of a request a function takes, and how it is called. Raises UsageError: it
         requires an argument that no request has."""
         waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -263,10 +261,10 @@ class Answerer(NamedTuple):
                 f"prompt, and by name {', '.join(NAMED_ARGUMENTS)}"
             )
         if has_prompt and not used_names:
-            return cls(lambda request: function(_prompt_text(request, alone=True)), waits)
+            return cls(lambda request: function(_last_message_text(request, with_earlier=True)), waits)
 
         def call(request: Request) -> Any:
-            parts = request_parts(request, alone=not {"system", "messages"}.intersection(used_names))
+            parts = request_parts(request, with_earlier=not {"system", "messages"}.intersection(used_names))
             arguments = {name: parts[name] for name in used_names}
             return function(parts["prompt"], **arguments) if has_prompt else function(**arguments)
 
@@ -280,7 +278,7 @@ class Raised:
         self.error = error
 
 
-def call_safely(call: Callable[[Request], Any], request: Request) -> Any:
+def call_catching_all(call: Callable[[Request], Any], request: Request) -> Any:
     """Call a function in a thread; return its value, or what it raised as a `Raised`, an exit too."""
     try:
         return call(request)
@@ -288,19 +286,19 @@ def call_safely(call: Callable[[Request], Any], request: Request) -> Any:
         return Raised(error)
 
 
-def _prompt_text(request: Request, *, alone: bool) -> str:
+def _last_message_text(request: Request, *, with_earlier: bool) -> str:
     """Return the last message; ``alone``: after all others, if the function sees them nowhere else."""
     messages = request.messages
-    if len(messages) == 1 or not alone:
+    if len(messages) == 1 or not with_earlier:
         return messages[-1].content
     return "\n\n".join(message.content for message in messages)
 
 
-def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
+def request_parts(request: Request, *, with_earlier: bool = False) -> dict[str, Any]:
     """Return the parts of a request by the names under which functions and programs get them."""
     schema = request.schema
     return {
-        "prompt": _prompt_text(request, alone=alone),
+        "prompt": _last_message_text(request, with_earlier=with_earlier),
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         "system": next((message.content for message in request.messages if message.role == "system"), None),
         "seed": get_seed(request),

@@ -38,13 +38,12 @@ class CommandGuard:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begins(self, group: int) -> None:
-        self._say(f"+{group}\n")
+    def watch_group(self, group: int) -> None:
+        self._tell_started_guard(f"+{group}\n")
 
-    def ends(self, group: int) -> None:
-        """Kill what a group has left, and forget it."""
+    def kill_and_forget_group(self, group: int) -> None:
         kill_group(group)
-        self._say(f"-{group}\n")
+        self._tell_started_guard(f"-{group}\n")
 
     def close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -52,7 +51,7 @@ class CommandGuard:
                 self._process.stdin.close()
             self._process.wait()
 
-    def _say(self, line: str) -> None:
+    def _tell_started_guard(self, line: str) -> None:
         if self._process is None:
             command = (sys.executable, "-I", "-S", __file__)
             self._process = subprocess.Popen(  # noqa: S603  this very file

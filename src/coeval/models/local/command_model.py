@@ -76,7 +76,7 @@ class CommandModel(OwnCode):
     async def aclose(self) -> None:
         """End the programs that are kept."""
         while self._idle:
-            await self._idle.pop().end()
+            await self._idle.pop().kill_and_wait()
 
     async def _answer(self, request: Request) -> Completion:
         async with self._room:
@@ -93,7 +93,7 @@ class CommandModel(OwnCode):
             if whole:
                 self._idle.append(program)
             else:
-                await program.end()
+                await program.kill_and_wait()
         return msgspec.structs.replace(completion, latency_s=time.perf_counter() - began)
 
     async def _await_in_time(self, work: Coroutine[Any, Any, T]) -> T:
@@ -124,7 +124,7 @@ class CommandModel(OwnCode):
     async def _exchange(self, program: _Program, request: Request) -> Completion:
         if self._keeps:
             return await self._exchange_line(program, request)
-        prompt = request_parts(request, alone=True)["prompt"]
+        prompt = request_parts(request, with_earlier=True)["prompt"]
         output, cut = await program.exchange_all(
             prompt.encode("utf-8", "replace"), self._spec.max_answer_bytes
         )
@@ -132,7 +132,7 @@ class CommandModel(OwnCode):
             raise ServerFault(
                 self._describe_failure(program, f"ended with exit code {program.code}"), retry_advised=False
             )
-        text = self._decode_output(program, output[: -1 if output.endswith(b"\n") else None], cut=cut)
+        text = self._decode_whole_or_cut(program, output[: -1 if output.endswith(b"\n") else None], cut=cut)
         answer = parse_own_answer(text, self._place)
         return msgspec.structs.replace(answer, truncated=answer.truncated or cut)
 
@@ -141,7 +141,7 @@ class CommandModel(OwnCode):
         number = next(self._numbers)
         request_line = {"id": number, **request_parts(request)}
         try:
-            line = await program.next_line(_ENCODER.encode(request_line) + b"\n")
+            line = await program.exchange_line(_ENCODER.encode(request_line) + b"\n")
         except ValueError:  # how a stream says that a line is longer than its limit
             raise Unreadable(
                 self._describe_failure(program, "wrote a line that is too long"), retry_advised=False
@@ -170,7 +170,7 @@ class CommandModel(OwnCode):
             )
         return parse_own_answer(reply, self._place)
 
-    def _decode_output(self, program: _Program, output: bytes, *, cut: bool) -> str:
+    def _decode_whole_or_cut(self, program: _Program, output: bytes, *, cut: bool) -> str:
         try:
             return output.decode(errors="ignore") if cut else decode_utf8(output)
         except Undecodable as error:
@@ -193,7 +193,7 @@ class _Program:
         self._process = process
         self._guard = guard
         self.complaint = b""
-        guard.begins(process.pid)
+        guard.watch_group(process.pid)
         self._listening = asyncio.create_task(self._collect_stderr())
 
     @property
@@ -208,7 +208,7 @@ class _Program:
         try:
             await self._await_pipe_end(reading)
             if len(output) <= most_bytes:
-                await self._await_end()
+                await self._await_exit_and_stderr()
             return bytes(output[:most_bytes]), len(output) > most_bytes
         finally:
             feeding.cancel()
@@ -227,23 +227,21 @@ class _Program:
         if pipe.done():
             pipe.result()
 
-    async def _await_end(self) -> None:
-        """Wait until the process has ended and its standard error is read."""
+    async def _await_exit_and_stderr(self) -> None:
         await self._await_pipe_end(self._listening)
         if self.code is None:
             await self._process.wait()
 
-    async def next_line(self, line_sent: bytes) -> bytes:
+    async def exchange_line(self, line_sent: bytes) -> bytes:
         """Send a line; return the next one that it writes, without a newline if it ended."""
         await self._feed(line_sent, last=False)
         line = await self._out.readline()
         if not line.endswith(b"\n"):
-            await self._await_end()
+            await self._await_exit_and_stderr()
         return line
 
-    async def end(self) -> None:
-        """Kill its group, and wait until it is gone."""
-        self._guard.ends(self._process.pid)
+    async def kill_and_wait(self) -> None:
+        self._guard.kill_and_forget_group(self._process.pid)
         self._listening.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
@@ -272,7 +270,6 @@ class _Program:
 
 
 def _require_stream(stream: T | None) -> T:
-    """Return a pipe that the process was started with."""
     if stream is None:
         raise ValueError("the process was started without this pipe")
     return stream

@@ -23,7 +23,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import strip_credentials
-from coeval.models.local.callables import Answerer, Raised, call_safely, load_callable, parse_own_answer
+from coeval.models.local.callables import Answerer, Raised, call_catching_all, load_callable, parse_own_answer
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.transport.call import Fault, Tries, read_retry_wait_s
@@ -135,13 +135,13 @@ class _WorkingDirectory:
         self._home = ""
         self._running = 0
 
-    def begins(self) -> None:
+    def remember_before_first_call(self) -> None:
         if not self._running:
             with suppress(OSError):  # it is gone
                 self._home = os.getcwd()  # noqa: PTH109  called for each call: a text is enough
         self._running += 1
 
-    def ends(self) -> None:
+    def restore_after_last_call(self) -> None:
         self._running -= 1
         if not self._running:
             with suppress(OSError):
@@ -158,11 +158,11 @@ class FunctionModel(OwnCode):
     def __init__(self, spec: ModelSpec, admission: Admission) -> None:
         super().__init__(spec, admission)
         self._place = str(spec.options["callable"])
-        _DIRECTORY.begins()
+        _DIRECTORY.remember_before_first_call()
         try:
-            self._answerer = Answerer.of(load_callable(self._place), self._place)
+            self._answerer = Answerer.by_signature(load_callable(self._place), self._place)
         finally:
-            _DIRECTORY.ends()
+            _DIRECTORY.restore_after_last_call()
         self._room = asyncio.Semaphore(spec.max_concurrency or _USUAL_CALLS)
         self._threads = CallThreads(
             self._answerer.call, spec.max_concurrency or _USUAL_THREADS, spec.timeout_s, self._place
@@ -177,14 +177,14 @@ class FunctionModel(OwnCode):
         self._threads.refuse_waiting(make_draining_error)
 
     async def _answer(self, request: Request) -> Completion:
-        _DIRECTORY.begins()
+        _DIRECTORY.remember_before_first_call()
         try:
             if not self._answerer.waits:
                 return await self._call_admitted(request, self._call_in_thread)
             async with self._room:
                 return await self._call_admitted(request, self._call_on_loop)
         finally:
-            _DIRECTORY.ends()
+            _DIRECTORY.restore_after_last_call()
 
     async def _call_in_thread(self, request: Request) -> Completion:
         outcome, latency_s = await self._threads.run(request)
@@ -258,11 +258,10 @@ class CallThreads:
             )
 
     def _make_calls(self, loop: AbstractEventLoop) -> None:
-        """Make one call after the other, in a thread."""
         while (job := self._queue.get()) is not None:
             answered, request, timer = job
             began = time.perf_counter()
-            outcome = call_safely(self._call, request)
+            outcome = call_catching_all(self._call, request)
             took = time.perf_counter() - began
             with suppress(RuntimeError):  # the run has ended
                 loop.call_soon_threadsafe(self._on_call_end, loop, answered, timer, (outcome, took))

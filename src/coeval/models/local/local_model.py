@@ -156,13 +156,13 @@ class InProcess(Model):
     async def complete(self, request: Request) -> Completion:
         limiter = self._limiter
         if limiter is None:
-            return await self._ask(request)
+            return await self._call_admitted_and_cut(request)
         if self._drained and not request.goes_on:
             raise make_draining_error()
         owner = None if request.goes_on else self
         await limiter.acquire(request.priority, refusal=self._admission.refusal, owner=owner)
         try:
-            completion = await self._ask(request)
+            completion = await self._call_admitted_and_cut(request)
             limiter.record_answer(request.priority, completion.latency_s, completion.usage.tokens)
             return completion
         finally:
@@ -182,7 +182,7 @@ class InProcess(Model):
         if self._own is not None:
             self._own.drain()
 
-    async def _ask(self, request: Request) -> Completion:
+    async def _call_admitted_and_cut(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
             return cut_completion(await self._own.complete(request), self._most)
         completion = await self._admission.call_once(request, self._spec, self._model.complete)
@@ -308,7 +308,7 @@ def find_runtime(spec: ModelSpec) -> Runtime:
     """Choose the library and device for a model, without loading weights. Raises UsageError: its folder holds
     no model, a library is not installed, or the device is not there."""
     weights = locate_weights(spec)
-    library = find_library(spec.name)
+    library = find_installed_library(spec.name)
     if spec.options.get(FOUR_BITS) and find_spec("bitsandbytes") is None:
         raise UsageError(
             f"local model {spec.name}: {FOUR_BITS} needs bitsandbytes, which is not installed: "
@@ -347,14 +347,14 @@ def _is_path(model: str) -> bool:
     return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model
 
 
-def find_library(name: str) -> Library:
+def find_installed_library(model: str) -> Library:
     """Return the installed library that runs a local model; raises UsageError with what to install."""
     if find_spec("vllm") is not None:
         return "vllm"
     if find_spec("transformers") is not None and find_spec("torch") is not None:
         return "transformers"
     raise UsageError(
-        f"local model {name}: neither vllm nor transformers with torch is installed. Install one:\n"
+        f"local model {model}: neither vllm nor transformers with torch is installed. Install one:\n"
         f"  {INSTALL}\nor serve the model elsewhere and give its address (base_url; --base-url)."
     )
 

@@ -183,7 +183,7 @@ class TransformersEngine:
         self._model.eval()
         self._tokenizer = tokenizer
         self._rows = min(MOST_ROWS, spec.max_concurrency or MOST_ROWS)
-        self._defaults = _defaults(self._model.generation_config)
+        self._defaults = _read_default_drawing(self._model.generation_config)
         text = self._model.config.get_text_config()
         limits = (getattr(text, "max_position_embeddings", None), spec.options.get("max_model_len"))
         self._context: int | None = min((limit for limit in limits if limit), default=None)
@@ -291,7 +291,7 @@ class Rows:
             self._record_logprobs(logits.log_softmax(-1), rows)
         for row, token in enumerate(rows):
             if self.finish[row] is None:
-                self._append_token(row, token)
+                self._append_token_or_finish(row, token)
         return torch.full_like(scores, float("-inf")).scatter_(1, chosen[:, None], 0.0)
 
     def check_finished(self, tokens: Any, _: Any, **__: Any) -> Any:
@@ -327,7 +327,7 @@ class Rows:
         warm = places.gather(1, at)[:, 0]
         return torch.where(column(heat)[:, 0] > 0, warm, logits.argmax(-1))
 
-    def _append_token(self, row: int, token: int) -> None:
+    def _append_token_or_finish(self, row: int, token: int) -> None:
         if token in self.ends:
             self.finish[row] = "stop"
             return
@@ -371,7 +371,7 @@ def _make_quantization(torch: Any) -> Any:
     )
 
 
-def _defaults(config: Any) -> Drawing:
+def _read_default_drawing(config: Any) -> Drawing:
     """Return what the model's makers recommend if they sample; else temperature 1 without cuts."""
     if not config.do_sample:
         return Drawing(temperature=1.0)

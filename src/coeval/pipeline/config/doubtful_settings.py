@@ -66,7 +66,7 @@ def _find_limits_that_mean_no_limit(config: Config) -> Iterator[str]:
 def _find_cramped_reasons(config: Config) -> Iterator[str]:
     """Find judges whose limit leaves no room for the reasons that they are asked for (V-43)."""
     for task in config.tasks:
-        rubric = task.declared_rubric
+        rubric = task.rubric_texts_or_word
         judged = rubric.keys() - {*task.label_attributes, *task.checks} if isinstance(rubric, dict) else [""]
         if task.rationale and (lacking := config.decide_reasons(task, len(judged)).limit_problem):
             yield f"V-43  tasks.{task.name}.rationale is true, but {lacking}, or verdicts may be cut off"

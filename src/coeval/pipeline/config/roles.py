@@ -41,7 +41,7 @@ class Teachers:
 def check_roles(draft: Draft) -> Iterator[Finding]:
     """Find roles that no model has, and work that nobody can do; nothing while roles are unreadable."""
     models = draft.data.get("models")
-    if not isinstance(models, list) or not (models or _has_existing_answers(draft)):
+    if not isinstance(models, list) or not (models or _has_any_existing_answers(draft)):
         return
     if not all(
         draft.is_sound("models", i, key) for i in range(len(models)) for key in ("roles", "interface")
@@ -52,7 +52,7 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
     yield from _check_teachers_can_propose_and_write(draft)
     if (
         "student" not in roles
-        and not _has_existing_answers(draft)
+        and not _has_any_existing_answers(draft)
         and not _has_work_to_keep(draft, "response_collection")
     ):
         yield _report_missing_role("student", "phase 4 (response_collection)")
@@ -60,7 +60,7 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
         yield _report_missing_role("judge", "phase 5 (evaluation)")
 
 
-def _has_existing_answers(draft: Draft) -> bool:
+def _has_any_existing_answers(draft: Draft) -> bool:
     """Check whether any student has existing answers, in a table of its own or in one of items."""
     answer_columns = (draft.get_raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
     return bool(draft.data.get("students")) or any(answer_columns)
@@ -171,7 +171,7 @@ def _needs_judge(draft: Draft) -> bool:
 
 def set_models_to_none_if_answers_exist(data: FileData) -> None:
     """Set ``models`` to none if answers exist and the file names no models."""
-    if _has_existing_answers(Draft(data, frozenset())):
+    if _has_any_existing_answers(Draft(data, frozenset())):
         data.setdefault("models", [])
 
 
@@ -191,7 +191,7 @@ def find_inherited_code(data: FileData, inherited: Collection[str], source: Path
 
 def check_existing_answers(draft: Draft) -> Iterator[Finding]:
     """Check that somebody answers (V-01), and that tables of answers say which item is answered (V-20)."""
-    if draft.data.get("models") == [] and not _has_existing_answers(draft):
+    if draft.data.get("models") == [] and not _has_any_existing_answers(draft):
         yield Finding(("models",), "V-01", "is empty; give at least one entry")
     for index in draft.indices("students"):
         path = ("students", index, "responses")

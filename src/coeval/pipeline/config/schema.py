@@ -274,7 +274,7 @@ class TaskConfig(Section):
     )
 
     @property
-    def declared_rubric(self) -> dict[str, str] | Literal["auto", "extend"]:
+    def rubric_texts_or_word(self) -> dict[str, str] | Literal["auto", "extend"]:
         """Return factor → criterion, checks by their options; ``auto`` or ``extend`` if teachers write it."""
         if isinstance(self.rubric, str):
             return self.rubric

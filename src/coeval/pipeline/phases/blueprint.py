@@ -154,12 +154,14 @@ class Blueprint:
                     tried = entry.attempts if entry else NOT_TRIED
                     yield ProposalWork(asking, teacher, key, tried, task.name, kind, PHASE_OF[kind])
 
-    def settle_task(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
+    def write_and_return_blueprint(
+        self, task: TaskConfig, made_now: Mapping[str, Proposal]
+    ) -> TaskBlueprint | None:
         """Write the task's artifacts if they are missing or follow the file, and return them; None if no
         teacher has proposed something that is needed. ``made_now`` holds this run's good proposals by key."""
         values: dict[Kind, Any] = {}
         for kind in KINDS:
-            value = self._settle_part(task, kind, made_now)
+            value = self._write_and_return_part(task, kind, made_now)
             if value is None:
                 return None
             values[kind] = value
@@ -176,15 +178,15 @@ class Blueprint:
         """Return one kind, as `read_blueprint_if_known` does."""
         declared, path = find_declaration(task, kind), self.artifact_path(task.name, kind)
         if path.exists():
-            return self._merge_declared_with_stored(task, kind, _read_existing_mapping(path))[0]
+            return self._merge_for_plan_and_file(task, kind, _read_existing_mapping(path))[0]
         return None if isinstance(declared, str) else declared
 
-    def _settle_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+    def _write_and_return_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
         """Write one artifact if it is missing or follows the file; return what the plan uses."""
         path, declared = self.artifact_path(task.name, kind), find_declaration(task, kind)
         if path.exists():
             stored = _read_existing_mapping(path)
-            planned, merged = self._merge_declared_with_stored(task, kind, stored)
+            planned, merged = self._merge_for_plan_and_file(task, kind, stored)
             if merged != stored:
                 write_json_atomic(path, merged)
             return planned
@@ -208,7 +210,7 @@ class Blueprint:
     def list_proposers(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
         return [name for name, value in self._collect_proposals(task, kind, made_now).items() if value]
 
-    def _merge_declared_with_stored(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
+    def _merge_for_plan_and_file(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
         """Return what the plan uses, and what the file is to hold, where an artifact exists already."""
         declared = find_declaration(task, kind)
         if not self._follow_file:
@@ -254,7 +256,7 @@ class Blueprint:
 def find_declaration(task: TaskConfig, kind: Kind) -> Any:
     """Return what the file declares of a kind; a word if that is left to the teachers."""
     if kind == "rubric":
-        return task.declared_rubric
+        return task.rubric_texts_or_word
     return task.target_attributes if kind == "target" else task.nuanced_attributes
 
 
@@ -264,7 +266,7 @@ def _find_seed_attributes(task: TaskConfig, kind: Kind) -> Attributes | None:
     return task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed
 
 
-def _read_existing_mapping(path: Path) -> Any:
+def _read_existing_mapping(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise StoreError(f"{path} holds no mapping; restore it, or remove it to have it made again")

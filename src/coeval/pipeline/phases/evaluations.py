@@ -116,8 +116,8 @@ class JudgeInput:
             self._hash = hash_judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
-    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> RecordFields:
-        """Return a judgment's fields but its outcome. ``made_from``: the input hash of kept scores."""
+    def identity_fields(self, judge: str, recipe: str, kept_input_hash: str | None = None) -> RecordFields:
+        """Return a judgment's fields but its outcome. ``kept_input_hash``: that of kept scores."""
         response = self.response
         return {
             "id": records.evaluation_id(response.id, judge),
@@ -129,7 +129,7 @@ class JudgeInput:
             "sample": response.sample,
             "judge_model_id": judge,
             "recipe": recipe,
-            "input_hash": self.input_hash if made_from is None else made_from,
+            "input_hash": self.input_hash if kept_input_hash is None else kept_input_hash,
             "scores": {},
             "evaluated_at": utc_now(),
         }

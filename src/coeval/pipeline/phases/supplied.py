@@ -304,7 +304,7 @@ def read_stored_supply(config: Config, folder: RunDir) -> Supply:
 def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None) -> Supply:
     """Read supplied items from the run's folder, else from the run that phase 3 inherits from; tables if they
     have changed. An older layout is read when it is converted. If documents are gone, their items stay."""
-    supply = Supply([], {}, documents=dict(_read_documents(config, folder)))
+    supply = Supply([], {}, documents=dict(_read_documents_by_task(config, folder)))
     for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
             supply.files.append(read_items_of_run_or_changed_table(ItemFile(path, source), folder))
@@ -318,7 +318,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
     return supply
 
 
-def _read_documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
+def _read_documents_by_task(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
     """Read the documents of tasks. Raises UsageError: they cannot be read, and no item was made yet."""
     for task in config.tasks:
         if (section := task.documents) is None:

@@ -43,7 +43,7 @@ _FIELD_PATH = {
 
 def build_task_variables(task: TaskConfig) -> dict[str, str]:
     """Return the template variables of a task that do not change from item to item."""
-    rubric = task.declared_rubric
+    rubric = task.rubric_texts_or_word
     shows_passages = task.documents is not None and task.documents.show
     return {
         "task_name": task.name,

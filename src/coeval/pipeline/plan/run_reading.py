@@ -150,7 +150,7 @@ class RecordedLooks:
             return ""
         only = "a difference is called significant only if it would be at any look"
         after = ", ".join(f"{look.items:,}" for look in self._earlier_looks)
-        name = f"{looks.name[0].upper()}{looks.name[1:]}"
+        name = f"{looks.in_words[0].upper()}{looks.in_words[1:]}"
         return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"
 
     def record_look_if_new_and_unfinished(self) -> str:

@@ -101,7 +101,7 @@ def _add_names(names: Names, more: frozenset[str]) -> Names:
 
 def _read_planned_factors(task: TaskConfig, folder: RunDir) -> Names:
     """Return the factors of a declared rubric, not those dropped from it, else those of phase 2, if any."""
-    rubric = task.declared_rubric
+    rubric = task.rubric_texts_or_word
     if not isinstance(rubric, dict):
         try:
             rubric = read_json(folder.rubric(task.name), dict[str, str])

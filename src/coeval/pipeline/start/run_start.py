@@ -92,7 +92,7 @@ async def start_run(
         preview.refuse_start(options)
         for remark in supply.list_remarks():
             watcher.warn(remark)
-        _refuse_unaffordable(config, preview, prices, session, options)
+        _refuse_unaffordable_new_run(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
         requested = list_role_requests(config) if options.batches.calls_models else ()
         await probe_models(session, probing, find_models_with_work(preview), requested)
@@ -133,7 +133,7 @@ def _choose_batching(config: Config, mode: BatchMode, watcher: Watcher) -> Batch
     return Batching(needed, PollPace(*config.experiment.batch_poll_s), mode)
 
 
-def _refuse_unaffordable(
+def _refuse_unaffordable_new_run(
     config: Config, preview: Preview, prices: PriceBook, session: Session, options: RunOptions
 ) -> None:
     """Refuse a new run whose least expected cost exceeds what is left of its budget.

@@ -132,7 +132,7 @@ def experiment_from_table(
 ) -> NewExperiment:
     """Make the experiment of a table, with one task of the same name; without ``models``, simulated ones."""
     identifier = clean_task_name(name) or "items"
-    description, output = _describe_task(table.map, table.labels)
+    description, output = _describe_task_and_output(table.map, table.labels)
     roles = [*([] if table.responses else ["student"]), *([] if table.labels else ["judge"])]
     against = "agrees with the reference" if table.map.reference is not None else "is right and complete"
     return NewExperiment(
@@ -251,7 +251,7 @@ def _write_experiment(new: NewExperiment) -> Iterator[str]:
         yield f"  budget_usd: {new.budget_usd:g}             # never more than that"
 
 
-def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+def _describe_task_and_output(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Write a first description and output description, for the user to improve."""
     values = [value for label_values in labels.values() for value in distinct_labels(label_values)]
     if not labels:

@@ -330,7 +330,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
         answered = [
             (task.name, name) for task in config.tasks for name in config.students_with_existing_answers(task)
         ]
-    examiner = Examiner(dict(read_rubric_factors(folder)), answered)
+    examiner = Examiner(dict(read_rubric_factors_by_task(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
             examiner.gone += (records.item_prefix(source.task.name, source.teacher),)
@@ -385,7 +385,7 @@ def _examine_file(
     return state
 
 
-def read_rubric_factors(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
+def read_rubric_factors_by_task(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
     for path in folder.folder("rubric_mapping").glob("*.rubric.json"):
         with suppress(StoreError):  # reported as a document
             yield path.name.removesuffix(".rubric.json"), frozenset(read_json(path, dict[str, str]))
@@ -529,7 +529,7 @@ def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
         return True
     if folder.writer_pid() is not None:
         return False
-    factors = dict(read_rubric_factors(folder))
+    factors = dict(read_rubric_factors_by_task(folder))
     unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored_factors)
     files = (path for kind in RECORD_FILES for path in folder.files(kind))
     return recorded.may_be_invalid or unknown or any(map(read_torn_tail, files))

@@ -44,7 +44,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
     """Make the section from the rows of the first screen; None if no answer's cost or time is known."""
     values = [_StudentValue(*row) for row in front.rows]  # type: ignore[arg-type]
     title = next(column.title for column in front.columns if column.name == "score")
-    table = _value_table(values, front, title)
+    table = _value_for_money_table(values, front, title)
     pictures = []
     known_values = 0
     for amount, axis, better in (("usd", "price", "cheaper"), ("seconds", "time", "faster")):
@@ -78,7 +78,7 @@ def pareto_students(values: Sequence[_StudentValue], amount: str) -> set[str]:
     return line
 
 
-def _value_table(values: Sequence[_StudentValue], front: ReportTable, title: str) -> ReportTable:
+def _value_for_money_table(values: Sequence[_StudentValue], front: ReportTable, title: str) -> ReportTable:
     """Copy the rows of the first screen, and say who is best for its price and for its time."""
     columns, rows = list(front.columns), [list(row) for row in front.rows]
     for name, amount in (("usd", "price"), ("seconds", "time")):

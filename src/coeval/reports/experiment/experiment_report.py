@@ -11,7 +11,12 @@ import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.leaders import opening_sentences
-from coeval.analysis.measures.pair_measures import PairJudge, PairMeasures, PairRate, pair_sentences
+from coeval.analysis.measures.pair_measures import (
+    PairJudge,
+    PairMeasures,
+    PairRate,
+    strength_and_bias_sentences,
+)
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures
@@ -64,7 +69,10 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     )
     title = "Win rate of the row's student against the column's; a tie is half a win."
     pictures = [heat_map("win-matrix", title, grid)]
-    texts = (*list(pair_sentences(pairs))[3 * without_lead :], *_strength_and_failed_pairs_sentences(pairs))
+    texts = (
+        *list(strength_and_bias_sentences(pairs))[3 * without_lead :],
+        *_strength_and_failed_pairs_sentences(pairs),
+    )
     question, tables = "Who wins in comparisons of answers?", (strengths, rates, judges)
     return ReportSection.with_rows(
         "pairs", question, map(escape_line, texts), pictures, tables, strengths.name
@@ -336,7 +344,7 @@ def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -
     """Put the conclusions on each section's question first, except those that open the page."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
     opened = {*opening_sentences(measures, evidence.measured.grid.looks)}
-    opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
+    opened |= set(strength_and_bias_sentences(measures.pairs)) if measures.pairs is not None else set()
     texts: dict[str, list[str]] = {}
     for conclusion in concluded:
         if conclusion.text not in opened:
@@ -377,7 +385,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         yield Alert(escape_line(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.is_repeated:
         yield Alert(
-            f"{looks.name.capitalize()} at unfinished results: the tests allow for looking at any time."
+            f"{looks.in_words.capitalize()} at unfinished results: the tests allow for looking at any time."
         )
 
 

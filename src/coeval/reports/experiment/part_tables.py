@@ -49,7 +49,6 @@ _BOUNDS = "least, most: bounds of the score, with everything missing at 0, or at
 
 
 def ranked_scores_table(measures: RunMeasures) -> ReportTable:
-    """Make a table of students and their scores, best first."""
     return score_ranking_table("Scores", measures.students, measures.ranking)
 
 

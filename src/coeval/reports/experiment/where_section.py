@@ -76,7 +76,7 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     measures, students = evidence.measured.measures, evidence.students
     by_student = {name: measures.students[name] for name in students}
     several = len(evidence.measured.grid.tasks) > 1
-    tasks, factors = list(_task_scores(by_student)), list(_factor_scores(by_student, several=several))
+    tasks, factors = list(_task_scores(by_student)), list(_factor_scores(by_student, several_tasks=several))
     split = {part.task for part in factors if len(by_student[part.student].by_task_aspect[part.task]) > 1}
     leaves = [part for part in factors if part.task in split]
     leaves += [part for part in tasks if part.task not in split]
@@ -122,11 +122,11 @@ def _task_scores(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore
             yield _PartScore(student, task, score, (("student", student), ("task", task)))
 
 
-def _factor_scores(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:
+def _factor_scores(students: Mapping[str, StudentMeasures], *, several_tasks: bool) -> Iterator[_PartScore]:
     for student, measures in students.items():
         for task, factors in measures.by_task_aspect.items():
             for factor, score in factors.items():
-                name = f"{task} · {factor}" if several else factor
+                name = f"{task} · {factor}" if several_tasks else factor
                 query = (("student", student), ("task", task), ("factor", factor))
                 yield _PartScore(student, name, score, query)
 

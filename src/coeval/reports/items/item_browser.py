@@ -71,7 +71,7 @@ class ItemBrowser:
         """Add the beginnings of prompts to a page, unless the files can no longer be read."""
         try:
             with self._lock:
-                prompts = [self._items.prompt(row.item, row.task) or "" for row in page.rows]
+                prompts = [self._items.read_prompt(row.item, row.task) or "" for row in page.rows]
         except StoreError as error:
             log.debug("items are listed without their prompts: %s", error)
             return page
@@ -87,7 +87,6 @@ class ItemBrowser:
             return read_item_score_arrays(self._reader, self.facets)
 
     def read_rows(self, numbers: Sequence[int]) -> list[ItemRow]:
-        """Return the rows of the items with these numbers."""
         with self._lock:
             return read_item_rows(self._reader, ItemChoice(), numbers)
 
@@ -95,7 +94,7 @@ class ItemBrowser:
         """Index all texts on the first search: it takes seconds and 200 MB at a million judgments."""
         try:
             self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-            self._reader.add_item_texts()
+            self._reader.fill_item_text_table()
         except duckdb.Error as error:
             raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
         self._searchable = True
@@ -136,7 +135,6 @@ class ItemBrowser:
             )
 
     def use_short_names(self, labels: Mapping[str, str]) -> None:
-        """Use the short model names of a report."""
         self.facets = msgspec.structs.replace(self.facets, short=ShownNames(labels).key)
 
     def order_student_facet(self, best_first: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -
     frame = PageFrame(report, choices=choices, has_items=True)
     bytes_left = (LARGEST - len(frame) - _ITEM_OVERHEAD) * 3 // 4
     blocks: list[DataBlock] = []
-    for number, data in enumerate(_encode_choices(run_choices, bytes_left - _LEAST_ITEM_BYTES)):
+    for number, data in enumerate(_compress_choices_that_fit(run_choices, bytes_left - _LEAST_ITEM_BYTES)):
         blocks.append(compressed_block(f"choice-{number}", data))
         bytes_left -= len(data) + _CHOICE_OVERHEAD
     if left_out := len(all_choices) - len(blocks):
@@ -71,7 +71,7 @@ def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -
     return frame.with_data((*blocks, *items_and_lost_blocks(items)))
 
 
-def _encode_choices(choices: RunChoices | None, bytes_left: int) -> Iterator[bytes]:
+def _compress_choices_that_fit(choices: RunChoices | None, bytes_left: int) -> Iterator[bytes]:
     """Yield the figures of the first choices, compressed, while they fit into ``bytes_left``."""
     if choices is None:
         return

@@ -77,7 +77,7 @@ class ViewToken:
         cookie = request.cookies.get(self._cookie_name(request), "")
         return (scheme == "Bearer" and self._is_token(sent)) or self._is_token(cookie)
 
-    def redirect_entry(self, request: web.Request) -> web.Response | None:
+    def redirect_if_token_in_address(self, request: web.Request) -> web.Response | None:
         """Redirect an address with the token to the same one without, and set the cookie; None: no valid
         token."""
         token_text = request.query.get(_PARAMETER, "")
@@ -132,7 +132,7 @@ def _admit(request: web.Request, token: ViewToken | None) -> web.Response | None
     """Return the reply to the token's first address or to a missing token, or None to admit the request."""
     if token is None:
         return None
-    if request.method == "GET" and (response := token.redirect_entry(request)) is not None:
+    if request.method == "GET" and (response := token.redirect_if_token_in_address(request)) is not None:
         return response
     return None if token.is_in_request(request) else refuse_request(403, _LOCKED)
 

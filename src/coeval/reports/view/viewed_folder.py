@@ -239,14 +239,15 @@ class ViewedFolder:
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
             self._status_throttle.run_if_due(
-                (find_writer_pid(self.path), self._stamp_files(records_alone=False)), self._read_status
+                (find_writer_pid(self.path), self._stamp_and_note_latest_change(with_status=True)),
+                self._read_status,
             )
 
     def read_changed_records_if_needed(self) -> None:
         """Read the records again, if somebody has opened the folder."""
         with self._catch_and_show_error():
             if self.needed and self.path.is_dir():
-                self._records_throttle.run_if_due(self._stamp_files(records_alone=True), self._read_records)
+                self._records_throttle.run_if_due(self._stamp_and_note_latest_change(), self._read_records)
 
     def refresh_page_if_due(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
@@ -259,7 +260,7 @@ class ViewedFolder:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
             with self._catch_and_show_error():
-                self._summary_throttle.run_if_due(self._stamp_files(records_alone=True), self._read_summary)
+                self._summary_throttle.run_if_due(self._stamp_and_note_latest_change(), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
         return {
@@ -333,8 +334,7 @@ class ViewedFolder:
         return kept
 
     def close(self) -> None:
-        """Close what was read."""
-        self._replace(None)
+        self._replace_opened_folder(None)
 
     def _read_status(self) -> None:
         try:
@@ -353,7 +353,7 @@ class ViewedFolder:
     def _read_records(self) -> None:
         read = _OpenedFolder(self.path)
         read.browser.replace_marks(self.read_marks())
-        self._replace(read)
+        self._replace_opened_folder(read)
         with self.hold_browser() as browser:
             if browser is not None:
                 browser.index_lines()
@@ -371,7 +371,7 @@ class ViewedFolder:
                 if browser is not None:
                     report.give_measures_to(browser)
 
-    def _replace(self, read: _OpenedFolder | None) -> None:
+    def _replace_opened_folder(self, read: _OpenedFolder | None) -> None:
         with self._lock:
             before, self._read = self._read, read
             self._generation += 1
@@ -380,11 +380,11 @@ class ViewedFolder:
         if before is not None and unused:
             before.close()
 
-    def _stamp_files(self, *, records_alone: bool) -> Stamp:
+    def _stamp_and_note_latest_change(self, *, with_status: bool = False) -> Stamp:
         """Return names, sizes and times of files, of records alone or of the status too, and note the latest
         change."""
         run = RunDir(self.path)
-        status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
+        status_files = [run.meta, run.usage, run.errors, run.pending_batches] if with_status else []
         files = (*list_possible_source_files(self.path), self.path / LABELS_FILE, *status_files)
         stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
@@ -428,14 +428,14 @@ class ViewedPlaces:
         self._parents: dict[Path, Path | None] = {}  # with the sweep that each is
         self._resolved_paths: set[Path] = set()
         self._stopped = Event()
-        self._thread = Thread(target=self._watch, name="coeval view", daemon=True)
+        self._thread = Thread(target=self._read_changes_until_stopped, name="coeval view", daemon=True)
         for path in paths:
             if not path.is_dir():
                 problem = "is a file; name a folder" if path.exists() else "is not there"
                 wanted = "a run, an output of eval-framework, or one with these"
                 raise UsageError(escape_line(f"{path} {problem}: {wanted}"))
             if is_readable(path):
-                self._add_folder(path)
+                self._add_folder_unless_known(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
         self._add_new_folders()
@@ -460,7 +460,7 @@ class ViewedPlaces:
             folder.close()
         return True
 
-    def _watch(self) -> None:
+    def _read_changes_until_stopped(self) -> None:
         """Read statuses, records, summaries and reports in turn, until stopped."""
         while not self._stopped.is_set():
             self._add_new_folders()
@@ -495,11 +495,11 @@ class ViewedPlaces:
                     raise store_error("read", parent, error) from error
                 continue  # it was there before, and may be again
             for path in readable:
-                self._add_folder(path, sweep)
+                self._add_folder_unless_known(path, sweep)
         if len(self._parents) > len(parents):
             self._add_new_folders()
 
-    def _add_folder(self, path: Path, sweep: Path | None = None) -> None:
+    def _add_folder_unless_known(self, path: Path, sweep: Path | None = None) -> None:
         whole = path.resolve()
         if whole not in self._resolved_paths:
             self._resolved_paths.add(whole)

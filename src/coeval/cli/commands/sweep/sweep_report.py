@@ -71,7 +71,7 @@ class SweepView(Progress):
         self._last_line = ""
 
     def __enter__(self) -> Self:
-        self.animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
+        self.try_animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
         self.start_thread(self._keep_printing_problems_and_status)
         return self
 

@@ -82,7 +82,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
-    facts.set_own_code_prices(assumed.lengths.mean_usd)
+    facts.set_own_code_prices(assumed.lengths.mean_usd_per_call)
     makers = _count_records_by_maker(preview)
     texts = _expect_text_lengths(preview.plan.setups, makers, assumed.lengths)
     shapes = [
@@ -203,7 +203,7 @@ class _TaskShapes:
         calls = Span(high, low, high)
         reply = made * size.per_character + requested.thinking
         shape = CallShape(phase, task, requested, calls, calls, size.prompt_tokens(self.shown), reply)
-        seen = self.lengths.mean_item_texts(requested.role, shape.cell)
+        seen = self.lengths.mean_item_characters(requested.role, shape.cell)
         return shape._replace(seen=size.prompt_tokens({**self.shown, **seen}) if seen else None)
 
     def _build_judging_shape(
@@ -267,7 +267,7 @@ class _TaskShapes:
             teacher,
             [
                 teacher.prompt(variables, schema)
-                for variables in self._sample_attributes(teacher.name, _DRAWN)
+                for variables in self._draw_item_variables(teacher.name, _DRAWN)
             ],
         )
 
@@ -289,9 +289,9 @@ class _TaskShapes:
     def _build_item_variables(self) -> dict[str, str]:
         """Return the template variables of an item, with marks for unknown texts."""
         texts = {"input": _MARKS["item"], "reference": _MARKS["reference"]}
-        return {**texts, **self._sample_attributes("", 1)[0]}
+        return {**texts, **self._draw_item_variables("", 1)[0]}
 
-    def _sample_attributes(self, teacher: str, number: int) -> list[dict[str, str]]:
+    def _draw_item_variables(self, teacher: str, number: int) -> list[dict[str, str]]:
         """Return attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
