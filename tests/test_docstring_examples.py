@@ -18,7 +18,7 @@ import coeval
 from coeval.sweeps.server_process import find_free_port
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = {name: getattr(coeval, name) for name in coeval.__all__ if not name.startswith("__")}
+PUBLIC = {name: getattr(coeval, name) for name in coeval.__all__ if name[:2] != "__"}
 EXAMPLES = {
     name: doctest.DocTestParser().get_examples(inspect.getdoc(public) or "")
     for name, public in PUBLIC.items()
@@ -67,7 +67,7 @@ def test_the_examples_run(name: str, address: str, capsys: pytest.CaptureFixture
     if needed and find_spec(needed) is None:
         pytest.skip(f"needs {needed}")
     text = "import asyncio, coeval\nfrom pathlib import Path\n"
-    names = {}
+    names: dict[str, object] = {}
     exec(text, names)  # noqa: S102  the imports of all examples
     doc = (inspect.getdoc(PUBLIC[name]) or "").replace("localhost:8000", address)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
