@@ -184,6 +184,9 @@ def open_run(path: str | Path) -> Run:
 
     Raises UsageError: it is neither; the message says what it is, and names runs close by; StoreError: it
     holds links that lead out of it, or pipes and the like.
+
+    >>> coeval.open_run("runs/quickstart").results().students[0].student
+    'sim-large'
     """
     return Run(require_results(Path(path)))
 
@@ -202,6 +205,9 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
 
     Raises UsageError: a folder holds no results, there are no two to compare, or they share no scored
     items; StoreError: a file cannot be read at all.
+
+    >>> print(coeval.compare("runs/quickstart").sentences[0])
+    sim-large leads ...
     """
     require_space_to_read_results()
     from coeval.analysis.comparison.comparisons import compare_sides
@@ -226,6 +232,10 @@ def gate(
     - ``policy``: a policy file, or a mapping with its keys: ``max_drop``, ``min_items``, ``tasks``.
 
     Raises UsageError: the policy is invalid, or there is no candidate; and as `compare`.
+
+    >>> chosen = ["sim-small", "sim-large"]
+    >>> coeval.gate("runs/quickstart", policy={"max_drop": 2}, students=chosen).verdict
+    'GO'
     """
     require_space_to_read_results()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides

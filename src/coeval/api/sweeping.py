@@ -87,6 +87,14 @@ def sweep(requested: SweepCall) -> SweepRun:
 
     Raises UsageError: the request was wrong, or another process is at work in the folder;
     ModelUnavailable: no server came up; StoreError: the output folder cannot be read or written.
+
+    >>> swept = coeval.sweep(
+    ...     checkpoints="checkpoints", name_pattern="step_{step}", out="outputs/run_a",
+    ...     external="http://localhost:8000/v1", judge_model="judge", judge_base_url="http://localhost:8000/v1",
+    ...     tasks={"coeval:runs/quickstart": 1}, max_examples=5,
+    ... )
+    >>> [row.step for row in swept.results()]
+    [10, 20]
     """
     settings = check_settings(requested)
     chosen, log_to = (
@@ -124,6 +132,9 @@ def compare_sweeps(
 
     Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
     alike; StoreError: a file cannot be read at all.
+
+    >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0])
+    Ship run_a step 20, ...
     """
     require_space_to_read_results()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
