@@ -50,12 +50,8 @@ def read_with_tables(
         path = folder / f"{task}.items.jsonl"
         columns = _write_rows_and_list_columns(path, rows)
         item_section = _get_or_add_section(task_entry, "items", task)
-        item_section |= {
-            **guess_columns(columns),
-            **_map_id_column(columns),
-            **item_section,
-            "path": str(path),
-        }
+        item_section |= {**guess_columns(columns), **_map_id_column(columns), **item_section}
+        item_section["path"] = str(path)
         _require_column_choice(item_section, "prompt", f"items of {task}", columns, USUAL["prompt"])
     for student, rows in (answers or {}).items():
         if isinstance(rows, Mapping):

@@ -217,9 +217,9 @@ class PunktSplitter:
         self._model = model
 
     def sentences(self, text: str) -> list[str]:
-        return split_sentences(text, self._has_break)
+        return split_sentences(text, self._has_sentence_end)
 
-    def _has_break(self, context: str) -> bool:
+    def _has_sentence_end(self, context: str) -> bool:
         tokens = [
             self._classify_token(token)
             for line in context.split("\n")
@@ -289,7 +289,7 @@ def split_sentences(text: str, is_break: Callable[[str], bool]) -> list[str]:
             spans.append((start, mark + 1))
             start = resume
     spans.append((start, len(text.rstrip())))
-    return [text[a:b] for a, b in _move_closers(text, spans) if b > a]
+    return [text[a:b] for a, b in _move_closers_to_span_before(text, spans) if b > a]
 
 
 class _PossibleEnd(NamedTuple):
@@ -322,7 +322,7 @@ def _find_possible_ends(text: str) -> Iterator[_PossibleEnd]:
         yield _PossibleEnd(mark, pending[0], text[word_start : pending[1]])
 
 
-def _move_closers(text: str, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _move_closers_to_span_before(text: str, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Move closing punctuation from the head of a span to the tail of the one before."""
     moved = 0
     for (start, end), following in zip(spans, [*spans[1:], None], strict=True):

@@ -121,7 +121,7 @@ class Board:
         count.owed += records
         count.expected += Calls(records, records)
 
-    def count_as_recorded(self, phase: str, records: int, calls: int) -> None:
+    def count_owed_as_recorded(self, phase: str, records: int, calls: int) -> None:
         """Move ``records`` from owed to recorded, and take off the ``calls`` that they would have needed."""
         count = self.phases[phase]
         count.recorded += records

@@ -235,7 +235,7 @@ async def _run_round(
         replaces = regenerated_ids is not None and flow.is_remade_or_outdates(work, record, regenerated_ids)
         if not (replaces and run.options.phase_barriers):  # behind a barrier, it is counted again
             for spared in flow.list_spared_records(done.work, done.record):
-                run.board.count_as_recorded(spared.phase, spared.records, spared.calls)
+                run.board.count_owed_as_recorded(spared.phase, spared.records, spared.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)
 

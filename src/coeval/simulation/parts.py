@@ -70,13 +70,13 @@ def parse_rubric_factors(text: str) -> list[str]:
     return list(dict.fromkeys(reversed(names)))
 
 
-def _perceive_quality(ask: SimulatedAsk, text: str, eye: str, unstated: Callable[[str], float]) -> float:
+def _perceive_quality(ask: SimulatedAsk, text: str, draw: str, unstated: Callable[[str], float]) -> float:
     """Return a text's quality as this judge perceives it: the stated one (or what ``unstated`` gives), less
-    its severity, plus its error, which the draw ``eye`` names, and its bias."""
+    its severity, plus its error, which the draw of this name gives, and its bias."""
     stated, traits = read_answer_mark(text), ask.traits
     quality = stated.quality if stated else unstated(text)
     related = stated is not None and stated.family.casefold() == traits.family.casefold()
-    return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
+    return quality - traits.severity + traits.noise * ask.draws.normal(draw) + traits.family_bias * related
 
 
 def _arbitrary_quality(text: str) -> float:

@@ -315,7 +315,7 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
     with suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-    logging.getLogger("aiohttp.server").addFilter(_is_server_error)
+    logging.getLogger("aiohttp.server").addFilter(_is_no_client_error)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -326,7 +326,7 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
         await runner.cleanup()
 
 
-def _is_server_error(record: logging.LogRecord) -> bool:
+def _is_no_client_error(record: logging.LogRecord) -> bool:
     """Check whether a log record is worth showing: a client that speaks no HTTP has been told already."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
@@ -362,7 +362,7 @@ def _make_key_check(api_key: str) -> Middleware:
     expected = f"Bearer {api_key}".encode()
 
     @web.middleware
-    async def check_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def check_key_unless_health(request: web.Request, handler: Handler) -> web.StreamResponse:
         authorization = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if request.path != "/health" and not hmac.compare_digest(authorization, expected):
             raise Refusal(
@@ -372,7 +372,7 @@ def _make_key_check(api_key: str) -> Middleware:
             )
         return await handler(request)
 
-    return check_key
+    return check_key_unless_health
 
 
 def _is_this_machine(host: str) -> bool:

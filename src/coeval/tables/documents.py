@@ -66,8 +66,8 @@ class CutDocuments(NamedTuple):
     omissions: tuple[str, ...]
 
 
-def read_documents(path: Path, most_characters: int) -> CutDocuments:
-    """Read a file or a folder, and cut its texts into passages of at most ``most_characters``. Skips other
+def read_documents(path: Path, longest_passage: int) -> CutDocuments:
+    """Read a file or a folder, and cut its texts into passages of at most so many characters. Skips other
     kinds of file, those that are too large or not UTF-8, and links out of the folder. Raises UsageError:
     the path does not exist, or no file makes a passage."""
     if not path.exists():
@@ -87,7 +87,7 @@ def read_documents(path: Path, most_characters: int) -> CutDocuments:
         characters += len(text)
         if characters > LARGEST_TEXT:
             raise UsageError(f"{path} holds more than {LARGEST_TEXT:,} characters of text; name a part of it")
-        for start, end in cut_passages(text, most_characters):
+        for start, end in cut_passages(text, longest_passage):
             passage = DocumentPassage(f"{name}#{start}", text[start:end], digest(text[start:end])[:12])
             passages.setdefault(passage.key, passage)
     omissions = tuple(
@@ -100,42 +100,42 @@ def read_documents(path: Path, most_characters: int) -> CutDocuments:
     return CutDocuments(tuple(passages.values()), omissions)
 
 
-def cut_passages(text: str, most_characters: int) -> list[tuple[int, int]]:
+def cut_passages(text: str, longest_passage: int) -> list[tuple[int, int]]:
     """Return start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a
     word. A passage that is half full ends before a heading, or before a paragraph chosen by its hash, so that
     an edit moves only the cuts near it."""
     spans: list[tuple[int, int]] = []
-    for at, to in _split_text(text, most_characters):
+    for at, to in _split_text(text, longest_passage):
         unit, start, end = text[at:to], *(spans[-1] if spans else (at, at))
-        is_half_full = 2 * (end - start) >= most_characters
+        is_half_full = 2 * (end - start) >= longest_passage
         may_end = unit.startswith("#") or digest(unit)[0] in "0123"
-        if not spans or to - start > most_characters or (is_half_full and may_end):
+        if not spans or to - start > longest_passage or (is_half_full and may_end):
             spans.append((at, to))
         else:
             spans[-1] = start, to
     return [(a, b) for a, b in spans if sum(map(str.isalnum, text[a:b])) >= _FEWEST_LETTERS]
 
 
-def _split_text(text: str, most_characters: int) -> Iterator[tuple[int, int]]:
+def _split_text(text: str, longest_passage: int) -> Iterator[tuple[int, int]]:
     """Yield the spans of paragraphs; of longer ones their sentences; of longer sentences pieces."""
     ends = [*(blank.start() for blank in _BLANK_LINE.finditer(text)), len(text)]
     for begin, end in zip([0, *ends], ends, strict=False):
-        for at, to in _split_paragraph(text, begin, end, most_characters):
+        for at, to in _split_paragraph(text, begin, end, longest_passage):
             piece = text[at:to]
             first = at + len(piece) - len(piece.lstrip())
             if piece.strip():
                 yield first, first + len(piece.strip())
 
 
-def _split_paragraph(text: str, begin: int, end: int, most_characters: int) -> Iterator[tuple[int, int]]:
-    if end - begin <= most_characters:
+def _split_paragraph(text: str, begin: int, end: int, longest_passage: int) -> Iterator[tuple[int, int]]:
+    if end - begin <= longest_passage:
         yield begin, end
         return
     cuts = [begin, *(cut.end() for cut in _SENTENCE.finditer(text, begin, end)), end]
     for at, to in itertools.pairwise(cuts):
-        while to - at > most_characters:
-            blank = text.rfind(" ", at + 1, at + most_characters)
-            middle = blank if blank > 0 else at + most_characters
+        while to - at > longest_passage:
+            blank = text.rfind(" ", at + 1, at + longest_passage)
+            middle = blank if blank > 0 else at + longest_passage
             yield at, middle
             at = middle
         yield at, to

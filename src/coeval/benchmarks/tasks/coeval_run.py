@@ -271,7 +271,7 @@ class CoevalRun(Benchmark):
             for task in self._config.tasks
         }
         items: list[Item] = []
-        for datapoint in _good_datapoints(self._run, self._planned):
+        for datapoint in _good_planned_datapoints(self._run, self._planned):
             if (task := self._tasks.get(datapoint.task_id)) is not None:
                 config = task.config
                 described = bool(config.output_description.strip())
@@ -344,7 +344,7 @@ class CoevalRun(Benchmark):
             (task, datapoint, _), answer = posed_item(item), answers.get(item.id)
             checked = task.compute_checks(datapoint, answer)
             scores = units[item.id] = _read_units(item, judgments) | checked.scores
-            failed += _count_failures(item, answer, judgments, scores) + checked.failed
+            failed += _count_missing_scores_by_reason(item, answer, judgments, scores) + checked.failed
             means[item.id] = mean = task.weighted_mean(scores)
             if mean is not None:
                 by_task.setdefault(task.config.name, []).append(mean)
@@ -394,7 +394,7 @@ class CoevalRun(Benchmark):
         return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
 
 
-def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
+def _good_planned_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
     """Yield the good planned items, by file and line."""
     positions: Counter[tuple[str, str]] = Counter()
     for datapoint in choose_counted(_read_datapoints(run)).values():
@@ -449,7 +449,7 @@ def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, floa
     return {factor: LEVEL_VALUE[v] if isinstance(v, str) else v for factor, v in levels.items()}
 
 
-def _count_failures(
+def _count_missing_scores_by_reason(
     item: Item, answer: Answer | None, judgments: Mapping[str, Judgment], scored: Mapping[str, float]
 ) -> Counter[str]:
     reasons: Counter[str] = Counter()

@@ -128,7 +128,7 @@ class WritingBench(Benchmark):
         scored = _collect_scores(records.items, outcomes)
         overall = clustered_mean_metric([list(query.by_criterion.values()) for query in scored], "points")
         domains = {field: self._domain_means(field, scored) for field in ("domain1", "domain2")}
-        by_requirement = self._read_requirements(scored)
+        by_requirement = self._collect_scores_by_requirement(scored)
         requirement_metrics = {
             "R": {
                 name: mean_metric(list(required.queries.values()), "points")
@@ -167,7 +167,7 @@ class WritingBench(Benchmark):
                 means.setdefault(domain, []).append(query.mean)
         return {domain: mean_metric(values, "points") for domain, values in means.items()}
 
-    def _read_requirements(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
+    def _collect_scores_by_requirement(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
         """Collect each requirement's query means, and scores on the criteria about it."""
         by_requirement = {}
         for requirement in REQUIREMENTS:

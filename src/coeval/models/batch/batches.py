@@ -140,7 +140,7 @@ class Batches:
     async def aclose(self) -> None:
         """Stop polling; forget requests that are in no job."""
         for queue in self.queues.values():
-            queue.discard()
+            queue.discard_parked()
         for task in self._runners:
             task.cancel()
         await asyncio.gather(*self._runners, return_exceptions=True)
@@ -421,7 +421,7 @@ class BatchedModel(HostedModel):
             except errors.Gap:
                 self._meter.release_for_batch(usd)
                 raise
-        queue.park(key, body, request.purpose, usd)
+        queue.park_submitting_if_full(key, body, request.purpose, usd)
 
     def _decode_outcome(self, custom_id: str, status: int, body: bytes) -> batch_index.BatchOutcome:
         """Decode the outcome of a request in a job as live replies are, priced and redacted."""

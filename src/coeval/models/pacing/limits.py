@@ -120,7 +120,6 @@ class Gate:
         self.may_block = True
 
     def recheck_until(self, until: float) -> None:
-        """Check each request until then, since some lanes are held."""
         self._look_until = max(self._look_until, until)
         self.may_block = True
 

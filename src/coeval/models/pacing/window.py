@@ -109,7 +109,7 @@ class Slowness:
             latency = self._latency[priority] = _Latency()
         return latency.is_slow_after(latency_s, size)
 
-    def step_trial(self, size: float, now: float) -> TrialStep:
+    def count_slow_or_step_trial(self, size: float, now: float) -> TrialStep:
         """Count an answer while answers are slow or a trial runs; ``size`` is the number in flight."""
         trial = self._trial
         if trial is None:
@@ -184,7 +184,7 @@ class Window:
             self._slowness.abandon_trial()
             return
         if slow or self._slowness.is_trying:
-            step = self._slowness.step_trial(self.size, now)
+            step = self._slowness.count_slow_or_step_trial(self.size, now)
             self.size = step.size
             if step.is_half_faster:
                 self._slowed += 1
@@ -246,17 +246,17 @@ class Window:
     def grow_to_start(self) -> None:
         self.size = max(self.size, self._start)
 
-    def _settle_at(self, good: float, patience: int) -> None:
-        """Settle at a good size; the next probe of a larger one waits ``patience`` round trips."""
-        self.size = self._good = good
+    def _settle_at(self, good_size: float, patience_rounds: int) -> None:
+        """Settle at a good size; the next probe of a larger one waits ``patience_rounds`` round trips."""
+        self.size = self._good = good_size
         self._step = 1.0
-        self._patience = patience
+        self._patience = patience_rounds
         self._held_for = 0
 
-    def _begin_round(self, now: float, floor: float) -> None:
+    def _begin_round(self, now: float, floor_size: float) -> None:
         """Begin a round: for as long as an answer takes, the size falls no lower than ``floor``."""
         self._round_at = now
-        self._floor = max(1.0, floor)
+        self._floor = max(1.0, floor_size)
 
     def _is_round_over(self, now: float) -> bool:
         """Check whether every request sent before the round could have been answered."""

@@ -237,7 +237,7 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     return {*locate_item_files(config, folder), *answers}
 
 
-def archive_new_phases(config: Config, folder: RunDir) -> Path | None:
+def move_phases_of_mode_new_aside(config: Config, folder: RunDir) -> Path | None:
     """Move what New phases hold to ``replaced/<UTC time>/``; return that folder, or None if they hold
     nothing. The run's account (``meta.json``, errors, configurations) goes along. If other phases hold
     records, recipes and inherited names stay."""

@@ -29,10 +29,10 @@ from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
 from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.pipeline.start.inherit import (
-    archive_new_phases,
     copy_inherited,
     find_source_run,
     inherited_phases,
+    move_phases_of_mode_new_aside,
     record_inherited_names,
 )
 from coeval.pipeline.start.session_start import (
@@ -174,7 +174,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
     at last ``meta.json``, which makes the folder a run that can be continued."""
     experiment = config.experiment
     inherited = _sum_inherited_usage(config, folder, copying=not options.continue_run)
-    if options.overwrite and (moved := archive_new_phases(config, folder)) is not None:
+    if options.overwrite and (moved := move_phases_of_mode_new_aside(config, folder)) is not None:
         watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
     source = find_source_run(config)
     if source is not None and not options.continue_run:
