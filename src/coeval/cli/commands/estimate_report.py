@@ -127,13 +127,8 @@ def _compare_budgets_with_estimate(config: Config, estimate: Estimate) -> Iterat
     accounts = read_accounts(run_folder(config).usage)
     spent_by_model = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
     if (budget := experiment.budget_usd) is not None:
-        yield check_budget_fit(
-            str(BUDGET),
-            budget,
-            sum(spent_by_model.values()),
-            estimate.total,
-            all_priced=not estimate.unpriced,
-        )
+        spent, priced = sum(spent_by_model.values()), not estimate.unpriced
+        yield check_budget_fit(str(BUDGET), budget, spent, estimate.total, all_priced=priced)
     for name, quota in experiment.quota.items():
         if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
             spent, priced = spent_by_model.get(name, 0.0), name not in estimate.unpriced
