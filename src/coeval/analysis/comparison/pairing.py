@@ -196,7 +196,7 @@ def join_grids(
         factors=tuple(joined.factors),
         tasks=tuple(tasks),
         teachers=(),
-        designs=tuple(_join_task_designs(name, judges.get(name), grids) for name in tasks),
+        designs=tuple(_second_design_on_shared_factors(name, judges.get(name), grids) for name in tasks),
         samples={
             side.label: int(grid.answers_per_item.max(initial=1))
             for side, grid in zip((a, b), rows, strict=True)
@@ -229,7 +229,9 @@ def _renumber_rows(grid: ScoreGrid, codes: Codes, joined: _JoinedNames) -> Score
     )
 
 
-def _join_task_designs(task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid]) -> TaskDesign:
+def _second_design_on_shared_factors(
+    task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid]
+) -> TaskDesign:
     """Keep of the second side's design the factors that the first side is scored by too."""
     grid_a = grids[0]
     first, second = (grid.designs[grid.tasks.index(task)] for grid in grids)
