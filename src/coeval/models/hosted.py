@@ -315,7 +315,6 @@ class HostedModel(Model):
     def _send(
         self, request: Request, body: bytes, call: Call[Completion]
     ) -> Coroutine[Any, Any, Answered[Completion]]:
-        """Send a request's body, as `Http.post` does."""
         if self._priced:
             tokens = max_tokens_of_all_answers(request.sampling, self._spec)
             reservation = self._admission.make_reservation(len(body), tokens, request.priority)

@@ -119,7 +119,6 @@ class Batches:
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def remove_recorded_jobs(self) -> None:
-        """Remove the jobs that the last round began with: their records are on disk."""
         self.index.remove_jobs_and_empty_folder(self._usable)
 
     async def submit_parked_and_await_results(self) -> bool:
@@ -330,7 +329,6 @@ class BatchedModel(HostedModel):
         return request
 
     def _restore_refusals(self, earlier: Iterable[HostRefusals]) -> None:
-        """Restore what the host had refused when earlier starts parked requests."""
         for refusals in earlier:
             if refusals not in self._bodies:
                 self._bodies.append(refusals)

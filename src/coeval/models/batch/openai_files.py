@@ -269,7 +269,6 @@ def _make_progress(
 
 
 def _make_failed_batch_error(batch: _Batch, redactor: Redactor) -> ModelError:
-    """Make the error for why a batch failed: the first of its errors."""
     if batch.errors is None or not batch.errors.data:
         return BadRequest("the host gives no reason")
     first = batch.errors.data[0]

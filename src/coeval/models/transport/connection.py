@@ -285,7 +285,6 @@ class Connection(asyncio.Protocol):
     # How a request ends
 
     def _deliver_reply(self, answer: ReplyParser) -> None:
-        """Deliver a complete reply to its waiter, and become idle or close."""
         reply = HttpReply.read(answer.status, answer.headers, answer.body)
         waiter = self._detach_waiter()
         if answer.keep_alive and not self._is_writing_body and not self._paused:

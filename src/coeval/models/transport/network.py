@@ -137,7 +137,6 @@ def download(
 
 
 def read_page(url: str, patience_s: float | None = None) -> bytes:
-    """Download a small page of JSON; fails as `download` does."""
     content = BytesIO()
     with _Download(url, "application/json", patience_s) as source:
         _copy_limited(source, content, _LARGEST_PAGE, lambda _: None)
@@ -358,7 +357,6 @@ def _make_connection(
     host: str,
     **settings: Any,
 ) -> _Connection:
-    """Make a guarded connection; the settings are the library's."""
     connection = kind(host, **settings)
     target_host = unquote(urlsplit(request.full_url).netloc)  # as urllib reads it
     connection.guard, connection.proxied = guard, request.host != target_host
