@@ -241,7 +241,6 @@ class Meter:
         return dict(self._row.jobs)
 
     def open_bill(self) -> JobBill:
-        """Open a bill for the replies of a job, at the batch price."""
         price = self._terms.batch_price
         return JobBill(price, lambda usage, most_usd: self._warn_if_bill_is_odd(usage, most_usd, price))
 
