@@ -16,7 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, excess_loss_p_value, probability_at_most_zero
+from coeval.analysis.comparison.lower_bound import (
+    ONE_SIDED,
+    p_value_of_allowed_loss,
+    probability_at_most_zero,
+)
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats
 from evidence.page import write_page
@@ -71,7 +75,7 @@ def stopped(kind: Kind, mean: float, loss: float, drop: float, items: int, repea
         strata = [PairedScores(*pair, once)]
         one = paired_difference(strata)
         worse = (one.p or 1.0) < ALPHA and one.difference < -drop
-        found.append((worse and excess_loss_p_value(strata, drop) < ALPHA, worse))
+        found.append((worse and p_value_of_allowed_loss(strata, drop) < ALPHA, worse))
     return Stopped(*np.mean(found, axis=0).tolist())
 
 

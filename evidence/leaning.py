@@ -22,9 +22,9 @@ from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
     FamilyBias,
     LengthContrast,
-    adjust_bias_ledger,
-    estimate_length_contrasts,
+    adjust_biases_by_judge,
     judge_length_contrast_sentences,
+    judge_length_contrasts,
 )
 from coeval.analysis.panel.panel_reading import estimate_biases_by_judge, model_families, model_family
 
@@ -178,7 +178,7 @@ def favours(world: World, seed: int) -> dict[str, FamilyBias]:
     """By judge, in one run of a world."""
     families = model_families((*world.students, *world.judges), {})
     grid, _ = simulate(world.judges, world.items, seed, world.students, world.scatter)
-    found = adjust_bias_ledger(estimate_biases_by_judge(grid, families))
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, families))
     return {judge: one.own if world.bias == "self" else one.family for judge, one in found.items()}
 
 
@@ -239,7 +239,7 @@ class LengthNamed(NamedTuple):
 
 
 def contrasts(judges: Mapping[str, Planted], seed: int) -> dict[tuple[str, str], LengthContrast]:
-    return estimate_length_contrasts(*simulate(judges, 50, seed))
+    return judge_length_contrasts(*simulate(judges, 50, seed))
 
 
 def length_named(judges: Mapping[str, Planted], repeats: int) -> LengthNamed:
@@ -280,7 +280,7 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
             bias = position_bias_between_items(
                 expit(STEEP * first[is_first]), expit(STEEP * second[~is_first])
             )
-        found.append(adjust_bias_ledger({"judge": {"position": bias}})["judge"].position.is_significant)
+        found.append(adjust_biases_by_judge({"judge": {"position": bias}})["judge"].position.is_significant)
     return float(np.mean(found))
 
 

@@ -248,7 +248,7 @@ def test_the_checks_that_the_page_shows_are_right(tmp_path: Path, monkeypatch: p
     (tmp_path / "graders.py").write_text(function)
     check = read_check(rubric["refund_rule"])
     assert isinstance(check, PythonCheck)
-    assert check.find_problem() is None
+    assert check.find_problem_in_source() is None
     answer = CheckedAnswer("", "You have 30 days.", None, {"kind": "refund"})
     assert check.score(answer) == (0.0, "does not state the 14 days")
     sys.path.remove(str(tmp_path))

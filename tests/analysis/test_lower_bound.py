@@ -11,7 +11,7 @@ from coeval.analysis.comparison.lower_bound import (
     bound_of_b_minus_a,
     bound_with_missing_at_worst,
     count_items_to_decide,
-    excess_loss_p_value,
+    p_value_of_allowed_loss,
 )
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.pairing import ScoredPairs
@@ -133,12 +133,12 @@ def test_a_loss_that_is_allowed_is_seldom_called_more(items: int, mean: float, d
         hard = draw.normal(size=items)
         a, b = (stats.norm.cdf((hard + draw.normal(size=items)) / np.sqrt(2)) for _ in range(2))
         pairs = [PairedScores((a < mean) * 1.0, (b < mean - drop) * 1.0, np.ones(items))]
-        found.append((excess_loss_p_value(pairs, drop), excess_loss_p_value(pairs, 0.0)))
+        found.append((p_value_of_allowed_loss(pairs, drop), p_value_of_allowed_loss(pairs, 0.0)))
     assert np.mean([p < 0.05 for p, _ in found]) <= 0.045  # 2.5%, and twice its standard error
     assert all(p >= of_none for p, of_none in found)
 
 
 def test_a_loss_that_is_far_beyond_what_is_allowed_is_called_so() -> None:
     lost = PairedScores(np.ones(200), np.repeat([0.0, 1.0], [40, 160]), np.ones(200))
-    assert excess_loss_p_value([lost], 0.1) < 0.001
-    assert excess_loss_p_value([lost], 0.2) == 1.0
+    assert p_value_of_allowed_loss([lost], 0.1) < 0.001
+    assert p_value_of_allowed_loss([lost], 0.2) == 1.0

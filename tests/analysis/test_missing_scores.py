@@ -29,14 +29,14 @@ from coeval.analysis.panel.bias_ledger import (
     AdjustedBias,
     Bias,
     FamilyBias,
-    adjust_bias_ledger,
-    estimate_length_contrasts,
+    adjust_biases_by_judge,
     judge_length_contrast_sentences,
+    judge_length_contrasts,
 )
 from coeval.analysis.panel.panel_reading import (
     estimate_biases_by_judge,
-    estimate_family_biases,
     estimate_judge_residuals,
+    family_biases_by_judge,
     model_families,
     model_family,
 )
@@ -420,7 +420,7 @@ def test_a_favour_is_tested_as_a_regression_of_the_cells_does_it() -> None:
         frame[f"kin{place}"] = (kin.ravel() & (judge == place)).astype(int)
     terms = " + ".join(f"kin{place}" for place in range(len(grid.judges)))
     fit = formula.ols(f"view ~ C(student) + C(judge) + {terms}", pandas.DataFrame(frame)).fit()
-    favours = estimate_family_biases(grid, families)
+    favours = family_biases_by_judge(grid, families)
     for place, name in enumerate(grid.judges):
         found = favours[name]["family"]
         assert found.p == pytest.approx(fit.pvalues[f"kin{place}"], rel=1e-6)
@@ -433,7 +433,7 @@ def test_of_two_families_there_is_a_figure_and_no_verdict() -> None:
     students = {"kin-1": 0.6, "kin-2": 0.5, "two-1": 0.6, "two-2": 0.5}
     judges = {"kin-judge": Planted(family=0.2), "two-judge": Planted(), "four-judge": Planted()}
     grid, _ = simulate(judges, 60, 1, students)
-    found = adjust_bias_ledger(estimate_biases_by_judge(grid, model_families((*students, *judges), {})))[
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, model_families((*students, *judges), {})))[
         "kin-judge"
     ].family
     assert found.value is not None
@@ -460,7 +460,7 @@ def test_a_contrast_of_length_is_the_slope_of_the_difference() -> None:
     formula = pytest.importorskip("statsmodels.formula.api")
     pandas = pytest.importorskip("pandas")
     grid, lengths = simulate({"a": Planted(length=0.1), "b": Planted(0.1)}, 80, 2)
-    found = estimate_length_contrasts(grid, lengths)["a", "b"]
+    found = judge_length_contrasts(grid, lengths)["a", "b"]
     answers = slice(None, None, 2)  # two factors each
     apart = (grid.levels[:, 0] - grid.levels[:, 1]).reshape(-1, 2).mean(axis=1) / 2
     frame = {"y": apart, "x": np.log2(lengths[answers] + 1), "s": grid.student[answers]}
@@ -483,7 +483,7 @@ def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> No
             ("c", Bias(None, None, None, None)),
         )
     }
-    found = adjust_bias_ledger(ledger)
+    found = adjust_biases_by_judge(ledger)
     assert found["a"].family == FamilyBias(0.1, (0.01, 0.19), 0.06, None)
     assert found["b"].family.p_adjusted == 0.8
     assert found["c"].family == FamilyBias(None, None, None, None)
@@ -521,14 +521,14 @@ def test_severity_is_what_the_others_give_more() -> None:
 def test_what_the_scores_cannot_tell_is_not_told() -> None:
     alone = simulate({"a": Planted()}, 30, 1)
     assert not any(bias.value for bias in estimate_biases_by_judge(alone.grid, {})["a"].values())
-    assert not estimate_length_contrasts(*alone)
+    assert not judge_length_contrasts(*alone)
     related = {"one": 0.5, "two": 0.7}
     grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
     ledger = estimate_biases_by_judge(grid, dict.fromkeys(("one", "two", "a", "b"), "same"))
     assert ledger["a"].keys() == {"severity"}
-    assert estimate_length_contrasts(grid, lengths).keys() == {("a", "b")}
-    assert not estimate_length_contrasts(grid, np.full_like(lengths, 100.0))
-    assert not estimate_length_contrasts(grid, np.full_like(lengths, np.nan))
+    assert judge_length_contrasts(grid, lengths).keys() == {("a", "b")}
+    assert not judge_length_contrasts(grid, np.full_like(lengths, 100.0))
+    assert not judge_length_contrasts(grid, np.full_like(lengths, np.nan))
 
 
 @pytest.mark.parametrize(
@@ -551,7 +551,7 @@ def test_families_are_told_by_names(name: str, family: str) -> None:
 @pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
 def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
     grid, _ = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
-    found = adjust_bias_ledger(estimate_biases_by_judge(grid, {}))["a"].severity
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, {}))["a"].severity
     assert (found.value is not None) == (found.ci95 is not None) == known
     assert (found.p_adjusted is not None) == known
 
@@ -559,5 +559,5 @@ def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None
 def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
     grid, _ = simulate({"a": Planted(), "b": Planted()}, 12, 1)
     grid.levels[:] = [0, 1]
-    found = adjust_bias_ledger(estimate_biases_by_judge(grid, {}))["a"].severity
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, {}))["a"].severity
     assert found == AdjustedBias(None, None, None)

@@ -220,13 +220,13 @@ def test_problems_are_read_off_the_source_without_running_it(folder: Path) -> No
     (folder / "g.py").write_text(
         "open('ran', 'w')\ndef f(response): ...\nasync def g(response): ...\nh = f\n"
     )
-    assert python("g.py:f").find_problem() is None
-    assert python("g.py:h").find_problem() is None
-    assert "is async" in str(python("g.py:g").find_problem())
-    assert "defines no nothing" in str(python("g.py:nothing").find_problem())
-    assert "cannot read" in str(python("none.py:f").find_problem())
+    assert python("g.py:f").find_problem_in_source() is None
+    assert python("g.py:h").find_problem_in_source() is None
+    assert "is async" in str(python("g.py:g").find_problem_in_source())
+    assert "defines no nothing" in str(python("g.py:nothing").find_problem_in_source())
+    assert "cannot read" in str(python("none.py:f").find_problem_in_source())
     (folder / "bad.py").write_text("def f(:")
-    assert "is not valid Python" in str(python("bad.py:f").find_problem())
+    assert "is not valid Python" in str(python("bad.py:f").find_problem_in_source())
     assert not (folder / "ran").exists()
 
 

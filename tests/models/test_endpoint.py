@@ -102,7 +102,7 @@ def test_a_host_found_down_is_given_its_first_concurrency_back(endpoint: Endpoin
         endpoint.limiter.record_timeout(n * 10 + 1.0, alone=False)
     assert endpoint.limiter.max_in_flight < 16
     for n in range(32):
-        endpoint.record_failure(1000.0 + n)
+        endpoint.record_failure_and_wake_if_down(1000.0 + n)
     assert endpoint.limiter.max_in_flight == 16
 
 

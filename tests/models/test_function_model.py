@@ -38,7 +38,7 @@ from coeval.models.local.callables import (
 )
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
-from coeval.models.open import Models, check_askable, find_interface_obstacle
+from coeval.models.open import Models, find_interface_obstacle, raise_unless_askable
 from coeval.models.transport import call
 
 KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
@@ -519,9 +519,9 @@ def test_what_is_not_there_is_told_without_running_it(
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "raise RuntimeError('it was run')")
     spec = ModelSpec(name="m", interface="python", model="m", options={"callable": "app.py:answer"})
-    check_askable([spec], KEYS)
+    raise_unless_askable([spec], KEYS)
     with pytest.raises(UsageError, match=r"there is no file gone\.py"):
-        check_askable(
+        raise_unless_askable(
             [ModelSpec(name="m", interface="python", model="m", options={"callable": "gone.py:f"})], KEYS
         )
 

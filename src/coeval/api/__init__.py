@@ -84,27 +84,23 @@ class RunCall(_ExperimentCall, frozen=True, kw_only=True):
 def run(call: RunCall) -> Run:
     """Run an experiment as far as it goes; what fails is recorded, and counted in ``Run.summary``.
 
-    Works in scripts and, since it waits beside a loop that is running already, in notebooks. Ctrl-C, or
-    Stop in a notebook, ends the run as it does ``coeval run``: nothing new is asked, requests on the wire
-    have a few seconds to finish, all finished work is on disk, and the `Run` is returned with exit code
-    130; so look at it before you start the next one. A second Ctrl-C ends it at once with
-    KeyboardInterrupt.
+    Works in scripts and notebooks. Ctrl-C, or Stop in a notebook, ends the run as it does ``coeval run``:
+    nothing new is asked, requests on the wire have a few seconds to finish, all finished work is on disk,
+    and the `Run` is returned with exit code 130: check it before you start the next one.
 
-    - ``config``: a configuration that `load_config` returned; or the path of an experiment file, or a
-      mapping with its sections, which are read and checked as `load_config` does.
-    - ``items``: the items of the only task, or of tasks by name, in the place of ``items.path``: a frame
-      of pandas or polars, a table of Arrow, or a list of mappings. Columns go by ``items``, else by
-      their usual names.
+    - ``config``: what `load_config` returns or takes.
+    - ``items``: the items of the only task, or of tasks by name, in the place of ``items.path``: a pandas
+      or polars frame, an Arrow table, or a list of mappings. Columns are those that the task's ``items``
+      names, else the usual ones.
     - ``answers``: answers that exist, by student: such rows, or a mapping from prompt to answer.
-    - ``continue_run``: go on with the run that stands under this id: do what is owed.
+    - ``continue_run``: continue the run with this id: do what is owed.
     - ``overwrite``: begin anew; what the phases in mode New hold moves to ``replaced/``, the rest stays.
     - ``only_models``: in phases 3–5, do only the work in which one of these models takes part.
     - ``changed``: refuse to start where another configuration made good records, redo these and all that
       follows from them, or keep them as they are.
     - ``phase_barriers``: finish each phase before the next begins, rather than letting them overlap.
     - ``wait``: for batch jobs; False: end when they are submitted, for ``continue_run`` to collect.
-    - ``allow_unsandboxed``: where there is no sandbox, run checks' programs with the rights of this
-      account.
+    - ``allow_unsandboxed``: where there is no sandbox, run checks' programs with this account's rights.
     - ``keys``: a key file, read before the places where keys are looked for.
     - ``progress``: show the run as it goes: by default in a notebook only, unless there is a
       ``watcher``. True: outside a notebook too, as lines on standard error.
@@ -112,8 +108,11 @@ def run(call: RunCall) -> Run:
     - ``interrupt``: once set, on the loop of the run, does what the first Ctrl-C does.
 
     Raises UsageError: the request was wrong; ModelUnavailable: a probed model does not answer; StoreError:
-    the run folder cannot be read or written; KeyboardInterrupt: at a second Ctrl-C; the run can be opened
-    and continued all the same.
+    the run folder cannot be read or written; KeyboardInterrupt: at a second Ctrl-C, which ends it at once.
+
+    >>> run = coeval.run("examples/quickstart.yaml", overwrite=True)
+    >>> run.exit_code
+    0
     """
     event = call.interrupt or asyncio.Event()
     return wait_for(lambda: _run_call(call, event), event)
@@ -125,6 +124,9 @@ async def arun(call: RunCall) -> Run:
 
     Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once,
     as asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
+
+    >>> asyncio.run(coeval.arun("examples/quickstart.yaml", continue_run=True))
+    Run('runs/quickstart', Summary(1,044 of 1,044 records there))
     """
     return await _run_call(call, call.interrupt or asyncio.Event())
 

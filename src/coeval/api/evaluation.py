@@ -99,6 +99,13 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
 
     Raises UsageError: the request was wrong, or another process is at work in the folder; ModelUnavailable:
     a probed model does not answer; StoreError: the output folder cannot be read or written.
+
+    >>> done = coeval.evaluate(
+    ...     tasks="coeval:runs/quickstart", model="tiny", judge_model="judge", max_examples=5,
+    ...     base_url="http://localhost:8000/v1", output_dir="outputs/tiny",
+    ... )
+    >>> [metric.n for metric in done.results().metrics]
+    [5]
     """
     settings = check_settings(requested)
     keys = load_keys(settings.keys)

@@ -12,7 +12,7 @@ from coeval.api import load_keys
 from coeval.api.stoppable import View, draw_progress, wait_for
 from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
-from coeval.core.process_limits import require_address_space
+from coeval.core.process_limits import require_space_to_read_results
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import log_after_command, parse_destinations
@@ -49,7 +49,7 @@ class SweepRun:
         """Return the tasks of each checkpoint over their samples, by step; empty if nothing is scored. Each
         has ``mean``, ``ci95``, ``std``, ``sem``, ``n_runs``, ``n_items`` and ``unit`` of the headline
         ``metric``, and all others in ``metrics``."""
-        require_address_space()
+        require_space_to_read_results()
         from coeval.analysis.training.aggregate import aggregate_all_checkpoints
 
         checkpoints = aggregate_all_checkpoints(self.path, JobPlan.read(sweep_folder(self.path)).samples)
@@ -87,6 +87,14 @@ def sweep(requested: SweepCall) -> SweepRun:
 
     Raises UsageError: the request was wrong, or another process is at work in the folder;
     ModelUnavailable: no server came up; StoreError: the output folder cannot be read or written.
+
+    >>> swept = coeval.sweep(
+    ...     checkpoints="checkpoints", name_pattern="step_{step}", out="outputs/run_a",
+    ...     external="http://localhost:8000/v1", judge_model="judge", judge_base_url="http://localhost:8000/v1",
+    ...     tasks={"coeval:runs/quickstart": 1}, max_examples=5,
+    ... )
+    >>> [row.step for row in swept.results()]
+    [10, 20]
     """
     settings = check_settings(requested)
     chosen, log_to = (
@@ -108,7 +116,7 @@ def sweep(requested: SweepCall) -> SweepRun:
             raise ModelUnavailable("; ".join(board.gaps))
         if should_draw_results(chosen, board):
             if settings.plot:
-                require_address_space()
+                require_space_to_read_results()
                 from coeval.reports.training_files import aggregate_and_write_sweep
 
                 aggregate_and_write_sweep(chosen.sweep.out, chosen.plan.samples)
@@ -124,8 +132,11 @@ def compare_sweeps(
 
     Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
     alike; StoreError: a file cannot be read at all.
+
+    >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0])
+    Ship run_a step 20, ...
     """
-    require_address_space()
+    require_space_to_read_results()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
     from coeval.analysis.training.sweep_comparison import read_sweeps
 

@@ -92,7 +92,14 @@ class WindowExceeded(UsageError):
 
 
 class ConfigError(UsageError, kind="config"):
-    """All problems of a configuration, one rendered line each; ``more`` counts those left out."""
+    """All problems of a configuration, one rendered line each; ``more`` counts those left out.
+
+    >>> try:
+    ...     coeval.load_config({"models": []})
+    ... except coeval.ConfigError as error:
+    ...     print(error.problems[0])
+    config  tasks  V-01  the required key 'tasks' is missing; ...
+    """
 
     def __init__(self, problems: list[str], more: int = 0) -> None:
         rest = [f"… and {more:,} more; mend these first"] if more else []

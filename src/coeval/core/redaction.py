@@ -44,7 +44,7 @@ def ascii_lower(text: str) -> str:
     return text.translate(_LOWER)
 
 
-def is_common(text: str) -> bool:
+def is_too_common(text: str) -> bool:
     """Check whether a text is too common to be a secret: words of fewer than 20 letters (``ollama``,
     ``EMPTY``, ``not-needed``), a number of fewer than 16 digits, fewer than 6 distinct characters."""
     return (
@@ -56,7 +56,7 @@ def is_common(text: str) -> bool:
 
 def is_weak(secret: str) -> bool:
     """Check whether a secret is too weak to search answers for: common, or under 8 characters."""
-    return len(secret) < PART or is_common(secret)
+    return len(secret) < PART or is_too_common(secret)
 
 
 def spellings(secret: str) -> list[str]:
@@ -267,19 +267,21 @@ class Redactor:
         self._strong = [secret for secret in secret_names if not is_weak(secret)]
         # Several words, such as `sk-test-key`, may be honest in an answer; a message can do without them.
         short = [
-            s for s in secret_names if len(s) >= _SHORT and is_weak(s) and not (is_common(s) and s.isalnum())
+            s
+            for s in secret_names
+            if len(s) >= _SHORT and is_weak(s) and not (is_too_common(s) and s.isalnum())
         ]
         self._short = re.compile(
             "|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short) or r"(?!)"
         )
-        self._choose_traces = Traces(self._strong)
+        self._traces = Traces(self._strong)
         # Whether there is any secret to redact in answers.
         self.knows_any = bool(self._strong)
 
     def redact_answer(self, text: str) -> str:
         """Redact an answer: secrets in any spelling, and parts of them at a cut. A clean text costs about as
         much as one search."""
-        if not self._choose_traces.may_be_in(text):
+        if not self._traces.may_be_in(text):
             return text
         redacted = self._redact_in_views(text, VIEWS, strict=False)
         if redacted != text:
@@ -293,7 +295,7 @@ class Redactor:
     def redact_own_message(self, text: str) -> str:
         """Redact our own message: secrets, and any 8 characters in a row of one."""
         if self._strong:
-            views = VIEWS if self._choose_traces.may_be_in(text) else VIEWS[:1]
+            views = VIEWS if self._traces.may_be_in(text) else VIEWS[:1]
             text = self._redact_in_views(text, views, strict=True)
         return self._short.sub(REDACTED, text)
 

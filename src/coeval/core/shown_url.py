@@ -71,18 +71,18 @@ def find_credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
             for index, item in enumerate(value):
                 yield from find_credential_fields(item, (*path, index))
         case {"name": str(name), "value": item} | {"key": str(name), "value": item}:
-            if is_credential_name(name) and _is_filled(name, item):
+            if is_credential_name(name) and _may_hold_credential(name, item):
                 yield (*path, "value")
         case dict():
             described = path[-1:] != () and path[-1] in _NAMES_BELOW
             for key, item in value.items():
-                if not described and is_credential_name(key) and _is_filled(key, item):
+                if not described and is_credential_name(key) and _may_hold_credential(key, item):
                     yield (*path, key)
                 else:
                     yield from find_credential_fields(item, (*path, key))
 
 
-def _is_filled(name: str, value: Any) -> bool:
+def _may_hold_credential(name: str, value: Any) -> bool:
     """Check whether a field holds a credential; a number may be a count or a token's id."""
     if isinstance(value, bool | int | float):
         return not isinstance(value, bool) and not name.lower().endswith(("key", "token"))

@@ -68,11 +68,11 @@ class Unusable(Exception):
         self.line = line
 
 
-def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
+def compose_yaml(text: str, most_levels: int, most_nodes: int) -> YamlNode | None:
     """Compose the one document of a text; None where it is empty.
 
-    Raises Unusable: there are several documents, an unknown alias, or more than ``most`` nodes, nested deeper
-    than ``most_deep``; ruamel.yaml.error.YAMLError: it is no YAML.
+    Raises Unusable: there are several documents, an unknown alias, or more than ``most_nodes``, deeper than
+    ``most_levels``; ruamel.yaml.error.YAMLError: it is no YAML.
     """
     root: YamlNode | None = None
     inside: list[list[YamlNode]] = []  # what the sequences and mappings hold that are open
@@ -88,8 +88,8 @@ def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
                 raise Unusable(line, "holds more than one YAML document; keep one file per experiment")
             continue
         count += 1
-        if count > most:
-            raise Unusable(line, f"holds over {most:,} values; is this an experiment file?")
+        if count > most_nodes:
+            raise Unusable(line, f"holds over {most_nodes:,} values; is this an experiment file?")
         if isinstance(event, events.AliasEvent):
             if (node := anchors.get(event.anchor)) is None:
                 raise Unusable(line, f"*{event.anchor} stands for nothing; set &{event.anchor} above it")
@@ -102,8 +102,8 @@ def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
         else:
             root = node
         if isinstance(event, events.CollectionStartEvent):
-            if len(inside) == most_deep:
-                raise Unusable(line, f"is nested deeper than {most_deep} levels; flatten it")
+            if len(inside) == most_levels:
+                raise Unusable(line, f"is nested deeper than {most_levels} levels; flatten it")
             match node:
                 case Mapping(parts=contents) | Sequence(items=contents):
                     inside.append(contents)

@@ -498,6 +498,9 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
 
     Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not
     empty; StoreError: a file cannot be read or written.
+
+    >>> [path.name for path in coeval.export_results("runs/quickstart", to="csv", out="exported")]
+    ['scores.csv', 'figures.csv']
     """
     if to not in FORMATS:
         raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")

@@ -203,6 +203,10 @@ def import_results(
 
     Raises UsageError: a file cannot be read, or ``out`` holds results already; StoreError: the folder
     cannot be written.
+
+    >>> _ = Path("scores.csv").write_text("id,model,score\\n1,ann,0.9\\n1,bob,0.4\\n")
+    >>> sorted(coeval.import_results("scores.csv", out="imported").folders)
+    ['ann', 'bob']
     """
     if scale is not None and (len(scale) != 2 or scale[0] == scale[1]):
         raise UsageError("a scale has two ends, the worst and the best score: 1,5")

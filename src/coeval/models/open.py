@@ -31,12 +31,12 @@ from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http, make_draining_error
 
 
-def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
+def raise_unless_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     """Raise the UsageError that opening these models would raise, without opening them, as far as it is
     known. A model lacks an address or a key, or its folder, a library or the device. Whether weights can be
     loaded shows only when they are."""
     read_throttle(os.environ)
-    _resolve_addresses(_select_callable_specs(specs), keys)
+    _check_all_and_resolve_hosted(_select_callable_specs(specs), keys)
 
 
 def find_interface_obstacle(interface: str, keys: Keys) -> str | None:
@@ -47,7 +47,7 @@ def find_interface_obstacle(interface: str, keys: Keys) -> str | None:
 def find_model_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
     """Return why a model cannot be called (no credential, no address), as far as is known; None if it can."""
     try:
-        addresses = _resolve_addresses(_select_callable_specs([spec]), keys)
+        addresses = _check_all_and_resolve_hosted(_select_callable_specs([spec]), keys)
     except UsageError as error:
         return str(error)
     signers = (address.signer for address in addresses.values())
@@ -91,9 +91,9 @@ class Models(dict[str, Model]):
 
     async def __aenter__(self) -> Self:
         """Open all models and resume their batch jobs; close what is open if one fails."""
-        addresses = _resolve_addresses(self._specs, self._keys)
+        addresses = _check_all_and_resolve_hosted(self._specs, self._keys)
         endpoints = self.http.hosts.open_endpoints(addresses.values())
-        lists = _make_host_lists(addresses, endpoints, self.http)
+        lists = _make_proving_lists(addresses, endpoints, self.http)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(self.http.aclose)
             for spec in self._specs:
@@ -186,7 +186,7 @@ def _select_callable_specs(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     return [spec for spec in specs if HOSTS[spec.interface].dialect != "benchmark"]
 
 
-def _resolve_addresses(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
+def _check_all_and_resolve_hosted(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
     """Resolve the address of every model called over HTTP; UsageError names all that cannot be called."""
     addresses: dict[str, ModelAddress] = {}
     problems: list[str] = []
@@ -196,7 +196,7 @@ def _resolve_addresses(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, Mode
             if _is_local(spec):
                 find_runtime(spec)
             elif host.dialect == OWN_CODE:
-                _check_code_exists(spec)
+                _raise_unless_code_exists(spec)
             elif host.dialect != "simulated" or spec.base_url is not None:
                 addresses[spec.name] = resolve_address(spec, host, keys)
         except UsageError as error:
@@ -210,7 +210,7 @@ def _is_local(spec: ModelSpec) -> bool:
     return HOSTS[spec.interface].dialect == "local" and spec.base_url is None
 
 
-def _check_code_exists(spec: ModelSpec) -> None:
+def _raise_unless_code_exists(spec: ModelSpec) -> None:
     needed = "callable" if spec.interface == "python" else "argv"
     if needed not in spec.options:
         raise UsageError(f"interface {spec.interface} (model {spec.name}) needs parameters.{needed}")
@@ -220,7 +220,7 @@ def _check_code_exists(spec: ModelSpec) -> None:
         find_program(spec)
 
 
-def _make_host_lists(
+def _make_proving_lists(
     addresses: Mapping[str, ModelAddress], endpoints: Mapping[EndpointKey, Endpoint], http: Http
 ) -> dict[EndpointKey, HostModels]:
     return {

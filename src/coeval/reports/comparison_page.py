@@ -16,9 +16,9 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
-    leading_sentences,
+    leaders_or_summary,
     significant_count_sentence,
-    sort_best_first,
+    sort_by_total_lead,
     with_base_as_a,
 )
 from coeval.analysis.doubtful_answers import Incomparable
@@ -98,7 +98,7 @@ def comparison_page(report: ComparisonReport) -> Report:
 
 def _choose_names_groups_and_baselines(report: ComparisonReport) -> _PageLayout:
     """Shorten names, group the sides that are compared, and choose the first baseline."""
-    order = sort_best_first(report.comparisons, list(report.sides))
+    order = sort_by_total_lead(report.comparisons, list(report.sides))
     short = short_names(order)
     fitted = fit_names((short[label] for label in order), _LONGEST_SIDE)
     names = {label: fitted[short[label]] for label in order}
@@ -135,7 +135,7 @@ def _lead_sentences(
     comparisons: Sequence[Comparison], n_groups: int, pair_places: Sequence[str]
 ) -> Iterator[Sentence]:
     """Yield who leads. ``pair_places``: the places in the table of pairs, which shows the first one."""
-    for sentence in leading_sentences(comparisons, n_groups):
+    for sentence in leaders_or_summary(comparisons, n_groups):
         anchor = _DIFFERENCES if sentence.place else ""
         if sentence.place in pair_places:
             is_first = sentence.place == pair_places[0]

@@ -34,7 +34,11 @@ def submit_checkpoint(
     """Put a snapshot into the queue of the sweep in ``out``. Return 0 at once; with ``wait``, once it is
     scored (answered, if the sweep does not judge), or 3 if it has failed. Reads only names, sizes and
     times of its files. Raises UsageError: there is no such folder, the step is that of another path, or
-    ``out`` is not a sweep's; StoreError: the queue cannot be written."""
+    ``out`` is not a sweep's; StoreError: the queue cannot be written.
+
+    >>> coeval.submit_checkpoint("outputs/run_a", step=30, path="checkpoints/step_30")
+    0
+    """
     out, folder = Path(out), Path(path).absolute()
     if step < 0:
         raise UsageError(f"step {step!r}: give a whole number, 0 or more")
@@ -151,7 +155,10 @@ def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
 def sweep_callback(out: str | Path) -> Any:
     """Make a callback for the trainers of ``transformers`` and TRL: each checkpoint that they save is
     submitted to the sweep in ``out``. A submission that fails is a warning, and the training goes on. Raises
-    UsageError: ``transformers`` is not installed."""
+    UsageError: ``transformers`` is not installed.
+
+    >>> callback = coeval.sweep_callback("outputs/run_a")  # Trainer(…, callbacks=[callback])
+    """
     try:
         from transformers import TrainerCallback
     except ImportError as error:

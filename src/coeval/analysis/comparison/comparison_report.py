@@ -98,7 +98,7 @@ def comparison_sentence(comparison: Comparison) -> str:
 
 
 def lead_text(
-    names: tuple[str, str],
+    leader_and_other: tuple[str, str],
     lead: PairDifference,
     counted_items: str,
     scope: str = "",
@@ -110,8 +110,8 @@ def lead_text(
     ``lead`` is that of the first of ``names``, over ``counted_items``."""
     chance = p_value_clause(lead.p_adjusted, at_any_look=at_any_look)
     source = "" if lead.comes_from is None else f"; the lead comes from {lead.comes_from}"
-    by = f"{format_difference(lead, unit)} points ahead of {names[1]} on {counted_items}{chance}"
-    return f"{names[0]} {lead.verdict}{scope}: {by}{source}"
+    by = f"{format_difference(lead, unit)} points ahead of {leader_and_other[1]} on {counted_items}{chance}"
+    return f"{leader_and_other[0]} {lead.verdict}{scope}: {by}{source}"
 
 
 def tie_text(
@@ -323,7 +323,7 @@ _MOST_LEADING = 2
 _LONGEST_SENTENCE = 200
 
 
-def sort_best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
+def sort_by_total_lead(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
     """Sort sides by the sum of their gaps to the others, as shares of the scale, in the first family."""
     ahead = dict.fromkeys(labels, 0.0)
     for comparison in comparisons:
@@ -340,7 +340,7 @@ class LeadingSentence(NamedTuple):
     place: str = ""
 
 
-def leading_sentences(comparisons: Sequence[Comparison], group_count: int) -> Iterator[LeadingSentence]:
+def leaders_or_summary(comparisons: Sequence[Comparison], group_count: int) -> Iterator[LeadingSentence]:
     """State the leader and the next in the first family of comparisons, in each of a few tasks or over many.
     ``groups``: within each of which pairs are compared."""
     first = [pair for pair in comparisons if pair.family == comparisons[0].family]
@@ -349,7 +349,7 @@ def leading_sentences(comparisons: Sequence[Comparison], group_count: int) -> It
         of_metrics.setdefault((pair.task, pair.metric), []).append(pair)
     leading = first[:_MOST_LEADING] if group_count > 1 else [*map(_leader_against_next, of_metrics.values())]
     if len(leading) > _MOST_LEADING:
-        yield LeadingSentence(_tasks_led_by_each_side_sentence(leading))
+        yield LeadingSentence(_count_of_tasks_led_sentence(leading))
         return
     for pair in leading:
         yield LeadingSentence(_sentence_with_power_only_if_tied(pair), pair.place)
@@ -367,12 +367,12 @@ def significant_count_sentence(comparisons: Sequence[Comparison]) -> str:
 def _leader_against_next(comparisons: Sequence[Comparison]) -> Comparison:
     """Return the leader's comparison with the next best of those that share items with it."""
     sides = dict.fromkeys(side for pair in comparisons for side in (pair.a, pair.b))
-    leader, *others = sort_best_first(comparisons, list(sides))
+    leader, *others = sort_by_total_lead(comparisons, list(sides))
     of_leader = [pair for pair in comparisons if leader in (pair.a, pair.b)]
     return min(of_leader, key=lambda pair: others.index(pair.a if pair.b == leader else pair.b))
 
 
-def _tasks_led_by_each_side_sentence(leading: Sequence[Comparison]) -> str:
+def _count_of_tasks_led_sentence(leading: Sequence[Comparison]) -> str:
     """State who leads in how many tasks, and in how many of those significantly; ``leading``: for each task,
     the leader's comparison with the next best."""
     leads: dict[str, list[bool]] = {}

@@ -59,9 +59,7 @@ from coeval.core.text import join_names
 _ALL_NAMED, _MOST_NAMED = 2, 2
 
 
-def _cut_empty_and_missing_answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
-    """Warn of answers cut off or empty, and of tasks without scores. Pairs within ``groups`` are compared."""
-    sides = [side for group in groups for side in group]
+def _cut_or_empty_answer_caveats(sides: Sequence[Side]) -> Iterator[str]:
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
     if reported := _answer_counts_text(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
@@ -73,6 +71,9 @@ def _cut_empty_and_missing_answer_caveats(groups: Sequence[Sequence[Side]]) -> I
     if reported := _answer_counts_text(sides, [side.answers.empty for side in sides]):
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
         yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
+
+
+def _lacking_task_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     lacking = [
         f"{side.label} ({join_names(tasks, _MOST_NAMED)})"
         for group in groups
@@ -182,13 +183,13 @@ def _resolve_student(name: str, reader: Reader, students: Sequence[str]) -> str:
     raise UsageError(f"{STUDENTS}: {name}: {reader.folder} holds no answers of it; {hint}")
 
 
-def _label_sides(readers: Sequence[Reader], group: Sequence[str], groups: int) -> list[str]:
+def _label_sides(readers: Sequence[Reader], group: Sequence[str], group_count: int) -> list[str]:
     """Label sides by their models if these differ, else by their folders, or by both."""
     if len(set(group)) == len(group) and all(group):
         return list(group)
     tails = short_paths(reader.folder.resolve() for reader in readers)
     names = [tails[str(reader.folder.resolve())] for reader in readers]
-    if groups == 1 and len(set(names)) == len(names):
+    if group_count == 1 and len(set(names)) == len(names):
         return names
     labels = [f"{name}:{model}" if model else name for name, model in zip(names, group, strict=True)]
     if len(set(labels)) < len(labels):
@@ -295,7 +296,7 @@ def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
         _build_family_member(a, b, row, max(tested[row.branch], 1), scatter)
         for (a, b, row), scatter in zip(paired, _pool_row_scatters(groups, paired), strict=True)
     ]
-    comparisons = iter(_test_family(paired, members))
+    comparisons = iter(_adjust_and_describe(paired, members))
     return [pair._replace(comparisons=[next(comparisons) for _ in pair.rows]) for pair in pairs]
 
 
@@ -308,7 +309,8 @@ def mismatch_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iter
 def comparison_caveats(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """Warn of what speaks against taking the differences as they are."""
     yield from _leader_scored_by_own_family_caveats(pairs)
-    yield from _cut_empty_and_missing_answer_caveats(groups)
+    yield from _cut_or_empty_answer_caveats([side for group in groups for side in group])
+    yield from _lacking_task_caveats(groups)
 
 
 def _leader_scored_by_own_family_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
@@ -331,7 +333,7 @@ def _leader_scored_by_own_family_caveats(pairs: Sequence[ComparedPair]) -> Itera
                 by_others[related.apart] = list(_list_compared_rows(others))
             where = overall_or_on_task_phrase(comparison)
             texts = [
-                f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {where}"
+                f"{verdict_phrase(a.label, b.label, _compare_row_alone(a, b, same))} {where}"
                 for same in by_others[related.apart]
                 if same[:3] == row[:3] and len(same.parts) == len(row.parts)
             ]
@@ -366,7 +368,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     yield from rows
 
 
-def _compare_row(a: Side, b: Side, row: ComparedRow) -> Comparison:
+def _compare_row_alone(a: Side, b: Side, row: ComparedRow) -> Comparison:
     """Compare one row of two sides, as a family of its own."""
     member = _build_family_member(a, b, row, 1, pool_judge_scatter({(): row.judged}, 1)[()])
     [tested] = adjust_family([member])
@@ -447,7 +449,7 @@ def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
             yield replace(pairing, a=a, b=b)
 
 
-def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
+def _adjust_and_describe(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
     """Adjust the comparisons as one family, and put each in a sentence."""
     parents = _find_parent_indices(paired)
     family = adjust_family(

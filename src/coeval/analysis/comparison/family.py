@@ -21,10 +21,10 @@ from coeval.analysis.comparison.paired_difference import (
     Difference,
     OverJudges,
     PairedScores,
-    adjust_bounds,
-    difference_over_judges,
+    difference_over_judges_if_judged,
     holm_adjust,
     paired_difference,
+    widen_bounds_to_adjusted_p,
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_gap_at_any_look, p_value_at_any_look
 from coeval.analysis.measures.measure_tree import FILES, Entity, ShownAs
@@ -236,9 +236,9 @@ def prepare_family_member(
     tests: int,
 ) -> FamilyMember:
     """Compute one of ``tests`` comparisons, valid at any look if there are many ``looks`` at a run.
-    ``judged`` and ``scatter``: as in `difference_over_judges`."""
+    ``judged`` and ``scatter``: as in `difference_over_judges_if_judged`."""
     difference = paired_difference(strata, tests)
-    over = difference_over_judges(difference, judged, scatter)
+    over = difference_over_judges_if_judged(difference, judged, scatter)
     if looks is None or not looks.is_repeated:
         return FamilyMember(difference, over, looks=looks)
     if (least := difference.minimum_detectable) is not None:
@@ -268,12 +268,12 @@ def _build_pair_difference(
     """Join a comparison with its p-values, over items and over judges too, in the reported unit."""
     single, over, width = member.difference, member.over_judges, member.width
     alone, least = Bounds(single.low, single.high), single.minimum_detectable
-    bounds = adjust_bounds(single.difference, single, adjusted_items, member.looks) or alone
+    bounds = widen_bounds_to_adjusted_p(single.difference, single, adjusted_items, member.looks) or alone
     wide, wide_adjusted, judges, agreeing = None, None, None, None
     if over is not None:
         judges, agreeing = over.judges, over.agreeing
         wide = None if over.low is None or over.high is None else Bounds(over.low, over.high)
-        wide_adjusted = adjust_bounds(single.difference, over, adjusted_both, member.looks)
+        wide_adjusted = widen_bounds_to_adjusted_p(single.difference, over, adjusted_both, member.looks)
     p, p_over = (None if adjusted is None else adjusted.p for adjusted in (adjusted_items, adjusted_both))
     return PairDifference(
         difference=single.difference * width,

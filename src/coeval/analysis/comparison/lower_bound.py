@@ -64,7 +64,7 @@ def bound_with_missing_at_worst(strata: Sequence[ScoredPairs], alpha: float = ON
     return float(np.mean(shares)) * bound + float(np.mean(lost))
 
 
-def excess_loss_p_value(strata: Sequence[PairedScores], allowed_loss: float) -> float:
+def p_value_of_allowed_loss(strata: Sequence[PairedScores], allowed_loss: float) -> float:
     """Return the two-sided p-value of "b loses ``allowed_loss`` or less", by the interval of
     `paired_difference`; 1 if the observed loss is no greater."""
     paired = paired_difference(strata)

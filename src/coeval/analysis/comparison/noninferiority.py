@@ -133,13 +133,13 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         """State the verdict, and the tasks that decide it or stay open."""
         if self.verdict == "GO":
             open_tasks = [task for task in self.tasks if task.tier == "supporting" and task.verdict != "GO"]
-            reasons = self._list_reasons(open_tasks)
+            reasons = self._reasons_with_places(open_tasks)
             tail = f"; open, and not required: it {reasons}" if reasons else ""
             return f"GO: {self.candidate} may take the place of {self.base}{tail}"
         blocking = [task for task in self.tasks if task.blocks_go and task.verdict == self.verdict]
-        return f"{self.verdict}: {self.candidate} {self._list_reasons(blocking)}"
+        return f"{self.verdict}: {self.candidate} {self._reasons_with_places(blocking)}"
 
-    def _list_reasons(self, tasks: Iterable[GatedTask]) -> str:
+    def _reasons_with_places(self, tasks: Iterable[GatedTask]) -> str:
         places_by_reason: dict[str, list[str]] = {}
         for task in tasks:
             places_by_reason.setdefault(self._task_reason(task), []).append(task.place)
@@ -206,7 +206,7 @@ def gate_sides(
     drafts = [list(_draft_overall_and_tasks(pair, policy)) for pair in pairs]
     looks = [combine_looks((pair.a.looks, pair.b.looks)) for pair in pairs]
     p_by_draft = {
-        id(draft): draft.excess_p_value(at)
+        id(draft): draft.p_value_of_loss_within_rule(at)
         for of_pair, at in zip(drafts, looks, strict=True)
         for draft in of_pair
         if draft.is_tested
@@ -283,12 +283,12 @@ class _Draft(NamedTuple):
     def is_tested(self) -> bool:
         return self.comparison is not None and self.rule["tier"] != "advisory"
 
-    def excess_p_value(self, looks: Looks | None) -> float:
+    def p_value_of_loss_within_rule(self, looks: Looks | None) -> float:
         """Return the p-value of "the loss is no more than allowed", and no more than none."""
         if self.row is None or self.comparison is None or self.comparison.p is None:
             return 1.0
         strata = [part.pairs for part in self.row.parts]
-        p = lower_bound.excess_loss_p_value(strata, self.rule["max_drop"] / 100)
+        p = lower_bound.p_value_of_allowed_loss(strata, self.rule["max_drop"] / 100)
         return max(self.comparison.p, p_value_at_any_look(p, looks))
 
     @property
@@ -415,13 +415,13 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         not draft.misfits,
         reasons,
     )
-    other, least = _verdict_over_sampled_judges(gated, comparison)
+    other, least = _agreement_and_bound_over_judges(gated, comparison)
     gated = msgspec.structs.replace(gated, other_judges=other, lower_over_judges=least)
     sentence = _task_sentence(gated, comparison, level, is_worse) + _other_judges_clause(gated, comparison)
     return msgspec.structs.replace(gated, sentence=sentence)
 
 
-def _verdict_over_sampled_judges(
+def _agreement_and_bound_over_judges(
     task: GatedTask, comparison: Comparison
 ) -> tuple[Literal["same", "open", "unknown"] | None, float | None]:
     """Return whether the verdict is the same with judges as a sample, and the lower bound over them."""
@@ -454,11 +454,11 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
     return f"; other judges would agree ({least})"
 
 
-def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, beyond: bool) -> str:
+def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, is_significant: bool) -> str:
     where, allowed = overall_or_on_task_phrase(comparison), format_points(task.max_drop)
     n = pluralize(comparison.n, comparison.counted)
     if task.verdict == "NO-GO":
-        how = "significantly more than" if beyond else "not significantly, but more than"
+        how = "significantly more than" if is_significant else "not significantly, but more than"
         # in hundredths of the scale, as the allowed loss is, whatever the metric's own unit
         by, low, high = (
             -100 * end / comparison.scale for end in (comparison.difference, *reversed(comparison.ci95))

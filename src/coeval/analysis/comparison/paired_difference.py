@@ -232,7 +232,7 @@ class AdjustedP(NamedTuple):
     tests: int
 
 
-def adjust_bounds(
+def widen_bounds_to_adjusted_p(
     difference: float, tested: Difference | OverJudges, adjusted: AdjustedP | None, looks: Looks | None = None
 ) -> Bounds | None:
     """Widen the interval of ``difference`` to confidence 1 − 0.05/k, where the adjustment multiplied p by k,
@@ -306,7 +306,7 @@ def sign_flip_p_value(differences: Floats) -> float:
     if total >= float(sizes.sum()) * (1 - _EQUAL):
         return 2.0 ** (1 - len(sizes))
     reached, most = max(total - _largest_common_step(sizes), 0.0), float(sizes.max())
-    return min(1.0, 2 * _flipped_sum_tail_probability(sizes / most, reached / most))
+    return min(1.0, 2 * _flipped_sum_upper_tail(sizes / most, reached / most))
 
 
 def _largest_common_step(sizes: Floats) -> float:
@@ -317,7 +317,7 @@ def _largest_common_step(sizes: Floats) -> float:
     return float(np.gcd.reduce(counts.astype(np.int64))) / _FINEST
 
 
-def _flipped_sum_tail_probability(sizes: Floats, total: float) -> float:
+def _flipped_sum_upper_tail(sizes: Floats, total: float) -> float:
     """Approximate the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by its saddlepoint."""
     z = total / float(np.sqrt(sizes @ sizes))
     if z < _NO_TAIL:  # the two terms below cancel there
@@ -441,20 +441,20 @@ def single_judge_estimate(paired: Difference) -> OverJudges:
 
 
 def pool_judge_scatter(
-    judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponents: int
+    judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponent_count: int
 ) -> dict[_Pair, JudgeScatter | None]:
     """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
     ``judge_differences_by_pair``: by pair, for each task each judge's score of the second less that of the
-    first; ``opponents``: how many students each student is compared with."""
+    first; ``opponent_count``: how many students each student is compared with."""
     scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_differences_by_pair.items()}
-    pooled = average_scatters(list(scatters.values()), opponents)
+    pooled = average_scatters(list(scatters.values()), opponent_count)
     return {
         pair: None if own is None or pooled is None else pooled._replace(judges=own.judges)
         for pair, own in scatters.items()
     }
 
 
-def difference_over_judges(
+def difference_over_judges_if_judged(
     paired: Difference, tasks: Sequence[JudgeValues], scatter: JudgeScatter | None
 ) -> OverJudges | None:
     """Return a difference's interval with judges as a sample, never narrower than over items alone, and its

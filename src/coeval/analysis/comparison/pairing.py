@@ -196,7 +196,7 @@ def join_grids(
         factors=tuple(joined.factors),
         tasks=tuple(tasks),
         teachers=(),
-        designs=tuple(_join_task_designs(name, judges.get(name), grids) for name in tasks),
+        designs=tuple(_second_design_on_shared_factors(name, judges.get(name), grids) for name in tasks),
         samples={
             side.label: int(grid.answers_per_item.max(initial=1))
             for side, grid in zip((a, b), rows, strict=True)
@@ -229,7 +229,9 @@ def _renumber_rows(grid: ScoreGrid, codes: Codes, joined: _JoinedNames) -> Score
     )
 
 
-def _join_task_designs(task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid]) -> TaskDesign:
+def _second_design_on_shared_factors(
+    task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid]
+) -> TaskDesign:
     """Keep of the second side's design the factors that the first side is scored by too."""
     grid_a = grids[0]
     first, second = (grid.designs[grid.tasks.index(task)] for grid in grids)
@@ -340,7 +342,7 @@ class Pairing:
         """Return the paired item means of a task in one metric, or over all factors (with weights or checks,
         an item needs a shared score in each of them); None if no item is paired."""
         shared = self._shared_scores(task, metric)
-        pairs = shared.pair_means(self.a, self.b).get(task)
+        pairs = shared.item_means_by_task(self.a, self.b).get(task)
         if pairs is None:
             return None
         scores = [shared.means_and_coverage(student) for student in (self.a, self.b)]

@@ -72,7 +72,7 @@ from coeval.analysis.panel import panel_findings, panel_reading
 from coeval.analysis.panel.bias_ledger import (
     UNKNOWN,
     Bias,
-    adjust_bias_ledger,
+    adjust_biases_by_judge,
     estimate_severities,
     judge_length_contrast_sentences,
 )
@@ -255,7 +255,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", leaders.significant_pair_count_sentences(ranks)),
         ("leads", leaders.partial_student_sentences(ranks)),
         ("where", where_others_score_highest_sentence(grid, students, ranks)),
-        ("where", panel_findings.leader_teachers_sentence(grid, ranks, families)),
+        ("where", panel_findings.best_two_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
         ("judges", panel_findings.judge_bias_sentences(measures.judges)),
         ("judges", judge_length_contrast_sentences(measures.length)),
@@ -528,7 +528,7 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     judges = combine_judge_measures(
         grid,
         mean_agreement_by_judge(grid, pairs),
-        adjust_bias_ledger(ledger),
+        adjust_biases_by_judge(ledger),
         panel_reading.measure_consistency(grid.judges, requested, reweighting),
     )
     return OutputMeasures(

@@ -14,7 +14,7 @@ from coeval.analysis.comparison.family import lead_verdict, rank_range
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, Record, ShownAs
-from coeval.analysis.pairwise.rates import fit_bradley_terry, share_bounds, sum_wins
+from coeval.analysis.pairwise.rates import fit_bradley_terry, share_bounds, sum_wins_by_cluster
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_points, score_text
 from coeval.core.records import is_good
@@ -301,7 +301,9 @@ def _fit_strengths(comparisons: Comparisons) -> _Group:
     """Fit the strengths of students that comparisons link, and test each pair."""
     clusters, cluster = np.unique(comparisons.cluster, return_inverse=True)
     students = len(comparisons.students)
-    fitted = fit_bradley_terry(sum_wins(len(clusters), students, cluster, comparisons.who, comparisons.won))
+    fitted = fit_bradley_terry(
+        sum_wins_by_cluster(len(clusters), students, cluster, comparisons.who, comparisons.won)
+    )
     expected, replicates = fitted.expected_win_rates()
     items = len(np.unique(comparisons.item))
     measured = []

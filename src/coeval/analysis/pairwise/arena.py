@@ -89,7 +89,7 @@ def style_differences(pairs: Sequence[StyledPair]) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES))
 
 
-def style_control(
+def control_style_if_enough(
     pairs: Sequence[StyledPair], shares: Floats, weights: Floats, drawn: Floats
 ) -> StyleControl | None:
     """Fit the strength of the model against the baseline (Bradley–Terry) with coefficients for style.
@@ -214,8 +214,8 @@ def _score_one_judge_and_category(
         if judgment.baseline_first is None or judgment.model_first is None:
             failed += 1
             continue
-        baseline_wins, baseline_counts = _look_up_verdict(judgment.baseline_first, judgment)
-        model_wins, model_counts = _look_up_verdict(judgment.model_first, judgment)
+        baseline_wins, baseline_counts = _win_of_a_and_count(judgment.baseline_first, judgment)
+        model_wins, model_counts = _win_of_a_and_count(judgment.model_first, judgment)
         won[judgment.prompt] += (1 - baseline_wins) * baseline_counts + model_wins * model_counts
         counted[judgment.prompt] += baseline_counts + model_counts
     prompts = sorted(counted)
@@ -236,13 +236,13 @@ def _score_one_judge_and_category(
         n=len(prompts),
         n_judgments=len(judgments) - failed,
         n_failed=failed,
-        style=style_control([styles[prompt] for prompt in prompts], wins / weights, weights, drawn)
+        style=control_style_if_enough([styles[prompt] for prompt in prompts], wins / weights, weights, drawn)
         if styles is not None
         else None,
     )
 
 
-def _look_up_verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
+def _win_of_a_and_count(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
     if label not in VERDICTS:
         raise ValueError(
             f"{label!r} (judge {judgment.judge}, prompt {judgment.prompt}) is no verdict; "

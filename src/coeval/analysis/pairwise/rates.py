@@ -175,9 +175,9 @@ def healthbench_score(points: Sequence[float], met: Sequence[bool]) -> float | N
     return sum(value for value, is_met in zip(points, met, strict=True) if is_met) / reachable
 
 
-def clipped_mean(values: Sequence[float], least: Sequence[float], *, seed: int = 0) -> ClippedMean:
+def clipped_mean(values: Sequence[float], least_possible: Sequence[float], *, seed: int = 0) -> ClippedMean:
     """Compute the mean of item scores, at most 1 each, as the benchmark reports it; resampled means are
-    clipped likewise. ``least``: what each score could be at the least, 0 or less.
+    clipped likewise. ``least_possible``: what each score could be at the least, 0 or less.
 
     The interval is that of the mean on its own scale, which begins at the mean of the least scores, clipped.
     Where all of it lies below 0, it is that of as many scores of 0: no interval is without a width.
@@ -190,7 +190,7 @@ def clipped_mean(values: Sequence[float], least: Sequence[float], *, seed: int =
         return ClippedMean(None, None, None, 0)
     drawn = draw_counts(n, np.random.default_rng(seed))
     spread = float(np.clip(drawn @ scores / n, 0.0, 1.0).std())
-    scale = Scale(float(np.mean(least)), SHARE.most)
+    scale = Scale(float(np.mean(least_possible)), SHARE.most)
     interval = clustered_mean(scores, np.arange(n), scale)
     low, high = interval.low or 0.0, interval.high or 0.0
     if high <= 0:
@@ -225,12 +225,12 @@ def fit_strengths(wins: Floats) -> Floats:
     return np.asarray(coefficients @ basis, dtype=np.float64)
 
 
-def sum_wins(
-    clusters: int, students: int, cluster: NDArray[np.int64], who: NDArray[np.int64], won: Floats
+def sum_wins_by_cluster(
+    cluster_count: int, student_count: int, cluster: NDArray[np.int64], who: NDArray[np.int64], won: Floats
 ) -> Floats:
     """Sum the wins of every student over every other, (clusters, k, k), by ``cluster`` (n,) of items.
     ``who``: (n, 2), first and second of each comparison; ``won``: 1 if the first won, ½ for a tie."""
-    wins = np.zeros((clusters, students, students))
+    wins = np.zeros((cluster_count, student_count, student_count))
     np.add.at(wins, (cluster, who[:, 0], who[:, 1]), won)
     np.add.at(wins, (cluster, who[:, 1], who[:, 0]), 1 - won)
     return wins
@@ -268,16 +268,16 @@ def share_bounds(share: float, sd: float, clusters: int, level: float = 0.95) ->
 
 
 def fit_bradley_terry(wins: Floats, *, seed: int = 0) -> Strengths:
-    """Fit the strengths to `sum_wins`, and those of resamples of clusters of items (Efron 1979)."""
+    """Fit the strengths to `sum_wins_by_cluster`, and those of resamples of clusters (Efron 1979)."""
     clusters, count, _ = wins.shape
     flat = wins.reshape(clusters, -1)
-    drawn = np.concatenate([flat.sum(axis=0)[None], *_resample_sums(flat, seed)])
+    drawn = np.concatenate([flat.sum(axis=0)[None], *_resampled_sums(flat, seed)])
     log = fit_strengths(drawn.reshape(-1, count, count))
     chance = expit(log[:, :, None] - log[:, None, :])
     return Strengths(clusters, chance[0], chance[1:])
 
 
-def _resample_sums(flat: Floats, seed: int) -> Iterator[Floats]:
+def _resampled_sums(flat: Floats, seed: int) -> Iterator[Floats]:
     """Yield sums over clusters that are drawn with replacement, some resamples at a time."""
     generator, clusters = np.random.default_rng(seed), len(flat)
     step = max(1, _AT_ONCE // clusters)

@@ -4,7 +4,7 @@
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
 (`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
-long answers is a matter between two of them (`estimate_length_contrasts`).
+long answers is a matter between two of them (`judge_length_contrasts`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def adjust_biases(biases: Mapping[_Name, Bias]) -> dict[_Name, AdjustedBias]:
     }
 
 
-def adjust_bias_ledger(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
+def adjust_biases_by_judge(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
     """Adjust a ledger (by judge, then name of a bias) over the judges; a bias that it lacks is unknown."""
     adjusted_by_name = {
         name: adjust_biases({judge: biases.get(name, UNKNOWN) for judge, biases in ledger.items()})
@@ -210,12 +210,12 @@ class LengthContrast(Entity, frozen=True):
         return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
-def estimate_length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
-    """Estimate the contrast of each pair of judges with enough items; ``lengths`` (C,): characters of
+def judge_length_contrasts(grid: ScoreGrid, answer_lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
+    """Estimate the contrast of each pair of judges with enough items; ``answer_lengths`` (C,): characters of
     each row's answer, NaN if unknown."""
     biases, items = {}, {}
     for first, second in combinations(range(len(grid.judges)), 2):
-        bias, count = _estimate_length_contrast(grid, lengths, first, second)
+        bias, count = _estimate_length_contrast(grid, answer_lengths, first, second)
         if bias.value is not None:
             pair = grid.judges[first], grid.judges[second]
             biases[pair], items[pair] = bias, count

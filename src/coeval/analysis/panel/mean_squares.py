@@ -241,8 +241,8 @@ def means_by_judge(tasks: Sequence[JudgeValues]) -> Floats:
     return means
 
 
-def average_scatters(scatters: Sequence[JudgeScatter | None], sharing: int) -> JudgeScatter | None:
-    """Average the scatters that are known, each of ``sharing`` that share their judges: for all pairs of S
+def average_scatters(scatters: Sequence[JudgeScatter | None], sharing_count: int) -> JudgeScatter | None:
+    """Average the known scatters, each of ``sharing_count`` that share their judges: for all pairs of S
     students ``S − 1``, so that ``between`` follows from MS_SJ over all of them; for S students' own means,
     which share each judge's severity, 1. None if none is known."""
     scatters_known = [scatter for scatter in scatters if scatter is not None]
@@ -254,8 +254,8 @@ def average_scatters(scatters: Sequence[JudgeScatter | None], sharing: int) -> J
         float(np.mean([scatter.between for scatter in scatters_known])),
         float(np.mean([scatter.within for scatter in scatters_known])),
         fewest,
-        sharing * (fewest - 1),
-        sharing * within,
+        sharing_count * (fewest - 1),
+        sharing_count * within,
     )
 
 

@@ -176,7 +176,7 @@ def leader_judges_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[st
     yield related_judges_sentence(first, related, verdict_phrase(first, second, without) if without else "")
 
 
-def leader_teachers_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
+def best_two_teachers_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
     """State which teachers are of the family of exactly one of the two best students, or the same model: what
     they ask may be what it knows."""
     if len(ranks.order) < 2:

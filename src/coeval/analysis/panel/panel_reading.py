@@ -28,10 +28,10 @@ from coeval.analysis.panel.bias_ledger import (
     Bias,
     JudgeBiases,
     LengthContrast,
-    adjust_bias_ledger,
+    adjust_biases_by_judge,
     bias_from_error,
-    estimate_length_contrasts,
     estimate_severities,
+    judge_length_contrasts,
 )
 from coeval.analysis.panel.mean_squares import is_well_covered, jackknife_error
 from coeval.analysis.readers.run_reader import RunReader
@@ -77,7 +77,7 @@ class JudgeResiduals(NamedTuple):
     slopes: Floats
 
 
-def estimate_family_biases(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+def family_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate by judge the biases ``family`` and ``self``; ``families``: of students and judges."""
     biases: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
     shape = len(grid.students), len(grid.judges)
@@ -147,7 +147,7 @@ def estimate_judge_residuals(grid: ScoreGrid) -> JudgeResiduals | None:
     residuals = np.full((blocks + 1, students, judges), np.nan)
     for student in range(students):
         quantiles = ndtri(means[:, :, student])
-        residuals[:, student] = _judge_effects(quantiles, scored[:, student], count[0, :, student])
+        residuals[:, student] = _judge_effects_on_student(quantiles, scored[:, student], count[0, :, student])
     density = np.exp(-(ndtri(means[0]) ** 2) / 2) / np.sqrt(2 * np.pi) * scored
     return JudgeResiduals(residuals, density.sum(axis=0) / np.maximum(scored.sum(axis=0), 1))
 
@@ -163,7 +163,7 @@ def _mark_common_scores(grid: ScoreGrid) -> NDArray[np.bool_]:
     return common
 
 
-def _judge_effects(y: Floats, scored: NDArray[np.bool_], count: Codes) -> Floats:
+def _judge_effects_on_student(y: Floats, scored: NDArray[np.bool_], count: Codes) -> Floats:
     """Estimate what each judge adds to a student's quantiles ``y`` (B, T, J), given each task's own level.
     Returns (B, J), with mean 0. ``scored`` and ``count`` are (T, J)."""
     weight = scored * count.max(axis=1, keepdims=True)
@@ -362,12 +362,12 @@ def related_model(name: str, first: str, second: str, families: Mapping[str, str
 
 def read_judge_biases(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
     """Estimate the biases of each judge of a run, with adjusted p-values."""
-    return adjust_bias_ledger(estimate_biases_by_judge(grid, read_model_families(reader, grid)))
+    return adjust_biases_by_judge(estimate_biases_by_judge(grid, read_model_families(reader, grid)))
 
 
 def estimate_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate the biases of each judge, by name; ``families``: of students and judges."""
-    by_family = estimate_family_biases(grid, families)
+    by_family = family_biases_by_judge(grid, families)
     return {
         judge: {"severity": bias, **by_family[judge]} for judge, bias in estimate_severities(grid).items()
     }
@@ -388,7 +388,7 @@ def read_length_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str,
     cells = tuple(columns[name][in_grid] for name in ("item", "student", "sample"))
     lengths[cells] = columns["length"][in_grid]
     sample = np.zeros(1, np.int64) if grid.sample is None else grid.sample
-    return estimate_length_contrasts(grid, lengths[grid.item, grid.student, sample])
+    return judge_length_contrasts(grid, lengths[grid.item, grid.student, sample])
 
 
 def read_judge_consistency(

@@ -186,7 +186,6 @@ def _compare_with_people(
 
 
 def _halve_count(count: np.int64) -> float:
-    """Return half a count, as an integer where it is whole."""
     return int(count) // 2 if count % 2 == 0 else int(count) / 2
 
 

@@ -53,7 +53,6 @@ class PeopleMeasures(Record, frozen=True):
 
     @property
     def agreement_by_person_name(self) -> dict[tuple[str, str], PairAgreement]:
-        """Return ``agreement`` by people's names."""
         return {
             (first.removeprefix(HUMAN), second.removeprefix(HUMAN)): agreement
             for (first, second), agreement in self.agreement.items()
@@ -61,7 +60,6 @@ class PeopleMeasures(Record, frozen=True):
 
     @property
     def whole_scale_name(self) -> str:
-        """Return the name of the scale that `whole_scale` returns."""
         return next(iter(self.scales), calibration.ALL_FACTORS)
 
 

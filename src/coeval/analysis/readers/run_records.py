@@ -23,7 +23,12 @@ RECORD_KINDS: dict[str, type[Any]] = {
 
 class Records(Generic[R]):
     """The records of one phase: iterating reads each from disk, one of each id; a failed one only where there
-    is no good one (``record.status == "failed"``)."""
+    is no good one (``record.status == "failed"``).
+
+    >>> judgments = coeval.open_run("runs/quickstart").records("evaluation")
+    >>> len(judgments), next(iter(judgments)).status
+    (756, 'ok')
+    """
 
     def __init__(self, folder: RunDir, phase: str) -> None:
         self._kind: type[R] = RECORD_KINDS[phase]

@@ -12,9 +12,9 @@ from coeval.analysis.comparison.comparison_report import (
     comparison_cells,
     group_by_pair,
     interval_over_judges_or_unknown,
-    leading_sentences,
+    leaders_or_summary,
     significant_count_sentence,
-    sort_best_first,
+    sort_by_total_lead,
     with_base_as_a,
 )
 from coeval.analysis.run_results import SIMULATED
@@ -83,11 +83,11 @@ def print_comparisons(report: ComparisonReport, console: Console) -> None:
     if report.simulated:
         say(console, SIMULATED, "bold yellow")
     pairs = list(group_by_pair(report.comparisons))
-    order = sort_best_first(report.comparisons, list(report.sides))
+    order = sort_by_total_lead(report.comparisons, list(report.sides))
     many = len(report.bases) == 1 and len(report.sides) > 2
     sentences = _first_sentences(report)
     if many:
-        leading = [sentence.text for sentence in leading_sentences(report.comparisons, 1)]
+        leading = [sentence.text for sentence in leaders_or_summary(report.comparisons, 1)]
         sentences = [*leading, significant_count_sentence(report.comparisons)]
     for sentence in sentences:
         say(console, sentence)

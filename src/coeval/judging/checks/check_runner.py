@@ -78,7 +78,6 @@ class CheckRunner:
         return await pool.score(answer)
 
     async def aclose(self) -> None:
-        """End all workers."""
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
 
 
@@ -233,7 +232,7 @@ async def _run_program(
         try:
             process = await asyncio.create_subprocess_exec(
                 *sandbox, *_limiting_shell_prefix(check), *check.argv, stdin=answer_file, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True, env=_build_environment(check.env), cwd=home,
+                stderr=subprocess.STDOUT, start_new_session=True, env=_bare_environment(check.env), cwd=home,
             )  # fmt: skip
         except OSError as error:
             raise CheckFailed(f"cannot be started: {describe_error(error)}") from error
@@ -263,7 +262,7 @@ def _limiting_shell_prefix(check: CommandCheck) -> list[str]:
     return ["/bin/sh", "-c", f'{script}exec "$@"', "sh"]
 
 
-def _build_environment(passed: Iterable[str]) -> dict[str, str]:
+def _bare_environment(passed: Iterable[str]) -> dict[str, str]:
     """Build a program's environment: only what is ``passed``, and a writable home."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", *passed) if name in os.environ}
     return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  the sandbox's own

@@ -210,7 +210,6 @@ def quote_line(text: str) -> str:
 
 
 def shorten_line(text: str) -> str:
-    """Shorten a text to one line, without quotes."""
     return cut_middle(" ".join(text.split()), _QUOTED)
 
 
@@ -304,7 +303,7 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
     def sources(self) -> list[Path]:
         return [self._file_and_name[0]]
 
-    def find_problem(self) -> str | None:
+    def find_problem_in_source(self) -> str | None:
         """Return why the function cannot be called, judged by its source without running it, or None."""
         file, name = self._file_and_name
         if sys.platform == "win32":

@@ -209,7 +209,6 @@ class BatchIndex:
             self._table[key] = None
 
     async def release_waiting(self, tag: str) -> None:
-        """Release a job's waiting requests, which may be sent again."""
         async for key in self._iterate_waiting(tag):
             del self._table[key]
 
@@ -332,7 +331,7 @@ class BatchQueue:
         self.live_left -= 1
         return True
 
-    def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
+    def park_submitting_if_full(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
         """Write a request, with permit and ``usd`` held, to the next job's file; StoreError if that fails."""
         line = self.api.line(key.hex(), body)
         file = self._filling
@@ -353,12 +352,10 @@ class BatchQueue:
             self.submit_file(self, file)
 
     def raise_if_refused(self) -> None:
-        """Raise why no more jobs are made of this model, if so."""
         if self.refusal is not None:
             raise self.refusal
 
-    async def refuse(self, reason: str) -> None:
-        """Make no more jobs of this model; its parked requests are lost."""
+    async def refuse_parked_and_later(self, reason: str) -> None:
         self.refusal = BatchLost(reason)
         if (file := self._filling) is not None:
             self._filling = None
@@ -366,7 +363,7 @@ class BatchQueue:
             await self.index.mark_waiting_lost(file.tag, reason)
             self._discard_file(file)
 
-    def discard(self) -> None:
+    def discard_parked(self) -> None:
         if (file := self._filling) is not None:
             self._filling = None
             self._discard_file(file)

@@ -87,7 +87,7 @@ class JobResults:
         self._index = queue.index
         self._job = job
 
-    async def write(self, progress: batch_api.BatchProgress, *, last: bool) -> None:
+    async def collect_and_write(self, progress: batch_api.BatchProgress, *, last: bool) -> None:
         """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
         answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
         attempt. Raises ModelError: they cannot be had, a retryable one if there are fewer than counted;
@@ -254,11 +254,11 @@ class BatchJobRunner:
             if progress.state != "failed" or progress.done:
                 await self._collect_results(progress)
             elif isinstance(progress.error, RateLimited) and self._has_other_jobs():
-                await self._postpone(progress.error)
+                await self._postpone_until_others_end(progress.error)
                 look = False
             else:
-                return await self._end_refused_job(progress.error)
-        return await self._book_results(fresh=fresh)
+                return await self._split_or_end_refused_job(progress.error)
+        return await self._book_results_and_release_rest(fresh=fresh)
 
     async def _submit(self, *, look: bool) -> JobEnd | None:
         """Submit the job exactly once; return its end if that fails. ``look``: it may exist already."""
@@ -277,7 +277,7 @@ class BatchJobRunner:
                     return await self._halve_limits_and_release(error)
                 if not error.retryable:
                     if (made := await self._find_job_despite_refusal()) is None:
-                        return await self._end_refused_job(error)
+                        return await self._split_or_end_refused_job(error)
                     job_id = made
                     break
                 # A job refused with 429, or not uploaded, was not made; of others nobody can know.
@@ -285,10 +285,10 @@ class BatchJobRunner:
                 waits_for_others = isinstance(error, RateLimited) and self._has_other_jobs()
                 counted += not waits_for_others
                 if counted >= UPLOADS and isinstance(error, batch_api.Unmade) and not look:
-                    return await self._end_refused_job(error)
+                    return await self._split_or_end_refused_job(error)
                 if counted > SUBMISSIONS:
                     raise
-                self._report_retry(error)
+                self._report_first_retry(error)
                 await asyncio.sleep(max(next(waits), min(error.retry_after_s or 0.0, LONGEST_HOLD_S)))
         if not _is_id(job_id):
             return await self._end_without_id(job_id)
@@ -345,7 +345,7 @@ class BatchJobRunner:
                     raise
                 if undecided:
                     self._raise_if_too_old()
-                self._report_retry(error)
+                self._report_first_retry(error)
                 if not self.looked and (undecided or not self._mode.calls_models):
                     self.looked = True
                     # Requests may wait for the money it holds.
@@ -378,13 +378,13 @@ class BatchJobRunner:
             others=others.union(job.refused),
         )
 
-    async def _postpone(self, error: ModelError) -> None:
+    async def _postpone_until_others_end(self, error: ModelError) -> None:
         """Wait until another job of this model has ended, since too much is running."""
         job = self.job
         if job.id is not None:
             job.refused.append(job.id)
         job.id, job.state = None, "written"
-        self._report_retry(error)
+        self._report_first_retry(error)
         self._index.jobs.put(job)
         for pause, _ in zip(self._pace.pauses(), range(LONGEST_PUT_OFF), strict=False):
             await asyncio.sleep(pause)
@@ -401,7 +401,7 @@ class BatchJobRunner:
                 failures += 1
                 if not error.retryable or failures == LOST_LOOKS or self._gives_up:
                     raise
-                self._report_retry(error)
+                self._report_first_retry(error)
             else:
                 failures, self._has_reported = 0, False
                 self._record_and_tell_progress(progress)
@@ -443,16 +443,16 @@ class BatchJobRunner:
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
             try:
-                await self._results.write(progress, last=not left)
+                await self._results.collect_and_write(progress, last=not left)
             except ModelError as error:
                 if not error.retryable or not left:
                     raise
-                self._report_retry(error)
+                self._report_first_retry(error)
                 await asyncio.sleep(next(waits))
             else:
                 return
 
-    async def _book_results(self, *, fresh: bool) -> JobEnd:
+    async def _book_results_and_release_rest(self, *, fresh: bool) -> JobEnd:
         """Book and index the results. What an earlier start's job lacks is sent again in this one."""
         job, count = self.job, await self._results.book_and_index()
         if lacking := job.requests - count:
@@ -476,7 +476,7 @@ class BatchJobRunner:
         if job.requests == 1:
             for only in await self._index.list_waiting(job.tag):
                 self._results.write_only_outcome(BatchOutcome(only, error=StoredError.from_error(error)))
-            return await self._book_results(fresh=True)
+            return await self._book_results_and_release_rest(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(
             bytes=min(limits.bytes, max(1, job.bytes // 2)),
@@ -485,7 +485,7 @@ class BatchJobRunner:
         self._tell(f"{self.job.label} is too large for its host; it is split ({error})")
         return await self._release_requests()
 
-    async def _end_refused_job(self, error: ModelError | None) -> JobEnd:
+    async def _split_or_end_refused_job(self, error: ModelError | None) -> JobEnd:
         """End a job that the provider refused whole, of which nothing is paid."""
         reason = self.queue.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
@@ -493,7 +493,7 @@ class BatchJobRunner:
         message = f"{self.job.label} was refused: {reason}. To send its requests live: {BATCH_OFF}"
         await self._index.mark_waiting_lost(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound | batch_api.Unmade):
-            await self.queue.refuse(message)
+            await self.queue.refuse_parked_and_later(message)
         self._drop_unmade_job()
         self._tell(message)
         return JobEnd.LOST
@@ -504,7 +504,7 @@ class BatchJobRunner:
         message = f"{self.job.label} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.book_as_lost()
         await self._index.mark_waiting_lost(self.job.tag, message)
-        await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
+        await self.queue.refuse_parked_and_later(f"{message}. To send requests live: {BATCH_OFF}")
         self._index.remove_job(self.job.tag)
         self._tell(message)
         return JobEnd.LOST
@@ -543,8 +543,7 @@ class BatchJobRunner:
         self._tell(f"{self.job.label} is left as it is: {self.job.note}")
         return JobEnd.LEFT
 
-    def _report_retry(self, error: ModelError) -> None:
-        """Report a failure that is retried, once until something succeeds."""
+    def _report_first_retry(self, error: ModelError) -> None:
         self.job.note = self.queue.redact(str(error))
         _log.info("%s: %s", self.job.label, self.job.note)
         if not self._has_reported:

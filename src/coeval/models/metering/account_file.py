@@ -99,7 +99,6 @@ class ModelAccount(msgspec.Struct):
         return (self.known_usd or 0.0) + self.uncertain_usd
 
     def book(self, usage: Usage) -> None:
-        """Add an answer's usage."""
         self.input_tokens += usage.input_tokens
         self.output_tokens += usage.output_tokens
         if usage.cost_usd is None:

@@ -110,12 +110,10 @@ class Budget:
         return self.limit_usd - self.spent_usd - others - unblocked
 
     def shrink_blocks_to_held(self) -> None:
-        """Release what is reserved beyond the held money."""
         for fund in self.funds:
             fund.row.reserved_usd = min(fund.row.reserved_usd, fund.held)
 
     def shrink_blocks_if_overdrawn(self) -> None:
-        """Release blocks if the request parked last took money of one."""
         if any(self.reservable_usd(fund) < fund.row.reserved_usd for fund in self.funds):
             self.shrink_blocks_to_held()
 
@@ -256,7 +254,6 @@ class BudgetGate:
         self.release_booked(fund, usd, usd)
 
     def serve_waiting(self) -> None:
-        """Serve waiting requests after something was settled."""
         if self.waiting:
             self._serve_queues()
 
@@ -336,13 +333,12 @@ class BudgetGate:
         if self.waiting and not self._has_live_requests() and not self._turning:
             self._turning = True
             # Soon, as whoever parked the last request must write it first.
-            get_running_loop().call_soon(self._free_money_of_jobs)
+            get_running_loop().call_soon(self._serve_from_jobs_or_refuse)
 
     def _has_live_requests(self) -> bool:
-        """Check whether requests are in flight that will free money soon."""
         return any(fund.is_live for fund in self._funds.values())
 
-    def _free_money_of_jobs(self) -> None:
+    def _serve_from_jobs_or_refuse(self) -> None:
         """Serve waiting requests with money of batch jobs, or refuse them."""
         self._turning = False
         if not self.waiting or self._has_live_requests():
@@ -354,14 +350,14 @@ class BudgetGate:
             return
         if held is Held.BRIEFLY or not self.waiting or self._has_live_requests():
             return  # `serve_waiting` is called when more is known
-        if self._refuse_waiting(beyond_jobs=True):
+        if self._refuse_waiting(only_beyond_jobs=True):
             self._serve_queues()  # those behind may need less
         elif held is Held.FOR_GOOD:
-            self._refuse_waiting(beyond_jobs=False)
+            self._refuse_waiting(only_beyond_jobs=False)
 
-    def _refuse_waiting(self, *, beyond_jobs: bool) -> bool:
-        """Refuse all waiting requests, or (``beyond_jobs``) those that ending jobs would leave too little
-        for, and from now on priorities that would lead to more of them. Return whether any was refused."""
+    def _refuse_waiting(self, *, only_beyond_jobs: bool) -> bool:
+        """Refuse all waiting requests, or (``only_beyond_jobs``) those to which ending jobs would leave too
+        little, and from now on priorities that would lead to more of them. Return whether any was refused."""
         to_come = {
             budget: budget.max_usd_worth_waiting_for_jobs()
             for fund in self._funds.values()
@@ -375,10 +371,10 @@ class BudgetGate:
                     continue
                 short = [budget for budget in fund.budgets if waiter.usd > to_come[budget]]
                 short = [budget for budget in short if not budget.can_pay_now(waiter.usd)]
-                if beyond_jobs and not short:
+                if only_beyond_jobs and not short:
                     fund.queue.append(waiter)
                     continue
-                for budget in short if beyond_jobs else ():
+                for budget in short if only_beyond_jobs else ():
                     budget.exhausted_at = max(budget.exhausted_at, -waiter.place[0])
                 self.waiting -= 1
                 budget = next(
@@ -392,12 +388,12 @@ class BudgetGate:
         heapq.heappop(fund.queue)
         self.waiting -= 1
 
-    def _servable_funds(self, shut: set[Budget]) -> Iterator[Fund]:
+    def _servable_funds(self, shut_budgets: set[Budget]) -> Iterator[Fund]:
         """Yield the funds whose first waiting request draws on no budget of ``shut``."""
         for fund in self._funds.values():
             while fund.queue and fund.queue[0].granted.cancelled():
                 heapq.heappop(fund.queue)
-            if fund.queue and shut.isdisjoint(fund.budgets):
+            if fund.queue and shut_budgets.isdisjoint(fund.budgets):
                 yield fund
 
 

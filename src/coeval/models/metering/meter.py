@@ -38,7 +38,7 @@ class JobBill:
 
     def add_answer(self, usage: Usage, most_usd: float = 0.0) -> Usage:
         """Add an answer's usage; return it with its price. ``most_usd`` is what was held for it."""
-        usage = add_price(usage, self._price)
+        usage = add_price_unless_reported(usage, self._price)
         self._doubt(usage, most_usd)
         self.sums.requests += 1
         self.sums.book(usage)
@@ -54,7 +54,7 @@ class JobBill:
         self.sums.uncertain_usd += most_usd
 
 
-def add_price(usage: Usage, price: Price | None) -> Usage:
+def add_price_unless_reported(usage: Usage, price: Price | None) -> Usage:
     """Return the usage with its cost, if the host reports none and the price is known. A reported cost of
     zero counts as none if tokens are uncounted."""
     if usage.cost_usd or (usage.cost_usd is not None and not usage.uncounted):
@@ -166,16 +166,16 @@ class Meter:
     def book_answer(self, usage: Usage, most_usd: float = 0.0) -> Usage:
         """Book an answer's usage; return it with its cost. ``most_usd`` was set aside for it."""
         row, reported = self._row, usage.cost_usd
-        usage = add_price(usage, self._terms.price)
+        usage = add_price_unless_reported(usage, self._terms.price)
         cost = usage.cost_usd
         if reported is not None and cost is not None:
             row.priced_by = _HOSTS_WORD
         if cost is not None and (reported is not None or most_usd):
-            self._warn_of_bill(usage, most_usd, self._terms.price)
+            self._warn_if_bill_is_odd(usage, most_usd, self._terms.price)
         row.book(usage)
         return usage
 
-    def _warn_of_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
+    def _warn_if_bill_is_odd(self, usage: Usage, most_usd: float, price: Price | None) -> None:
         """Warn of a bill above what was set aside, or of none for priced tokens: no budget prevents these."""
         cost = usage.cost_usd
         if cost is None:
@@ -241,13 +241,12 @@ class Meter:
         return dict(self._row.jobs)
 
     def open_bill(self) -> JobBill:
-        """Open a bill for the replies of a job, at the batch price."""
         price = self._terms.batch_price
-        return JobBill(price, lambda usage, most_usd: self._warn_of_bill(usage, most_usd, price))
+        return JobBill(price, lambda usage, most_usd: self._warn_if_bill_is_odd(usage, most_usd, price))
 
     def add_batch_price(self, usage: Usage) -> Usage:
         """Return the usage of an answer in a job with its cost; books nothing."""
-        return add_price(usage, self._terms.batch_price)
+        return add_price_unless_reported(usage, self._terms.batch_price)
 
     def settle_job(self, tag: str, bill: JobBill) -> None:
         """Book a job's replies; return the permits and money of requests that were not processed. A repeated

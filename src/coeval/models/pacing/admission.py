@@ -87,7 +87,6 @@ class Admission:
         self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 
     def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, priority: int) -> Reservation:
-        """Make the reservation for a request of a priced model; raises as `most_usd`."""
         return Reservation(self, self.most_usd(prompt_bytes, answer_tokens), priority)
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
@@ -157,14 +156,13 @@ class Admission:
             self._answered = True
             self._denials = self._unpaid = 0
         elif isinstance(error, errors.AccessDenied | errors.NotFound):
-            self._count_refusal(error)
+            self._count_refusal_and_stop_if_many(error)
 
     def stop_at_refused_limit(self, error: errors.ModelError, *, judge: bool) -> None:
-        """Stop the model: its host refuses the limit on answers, whatever the prompt."""
         way_out = f"Correct {max_tokens(judge=judge)}"
         self._stop("its host refuses answers of that length", error, way_out)
 
-    def _count_refusal(self, error: errors.AccessDenied | errors.NotFound) -> None:
+    def _count_refusal_and_stop_if_many(self, error: errors.AccessDenied | errors.NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
         self._unpaid += isinstance(error, errors.AccountSpent)

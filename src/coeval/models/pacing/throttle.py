@@ -49,7 +49,7 @@ def replace_shared_time(path: Path, change: Callable[[float], float]) -> None:
         text = os.pread(descriptor, _LONGEST + 1, 0)
         if len(text) > _LONGEST:
             raise OSError(errno.EINVAL, "it holds something else", str(path))
-        line = b"%.6f\n" % change(_parse_time(text))
+        line = b"%.6f\n" % change(_parse_time_or_long_past(text))
         os.pwrite(descriptor, line, 0)
         if len(text) > len(line):
             os.ftruncate(descriptor, len(line))
@@ -68,7 +68,7 @@ def _explain_unusable(status: os.stat_result) -> str | None:
     return None
 
 
-def _parse_time(text: bytes) -> float:
+def _parse_time_or_long_past(text: bytes) -> float:
     with suppress(ValueError):
         if math.isfinite(time_s := float(text)):
             return time_s
@@ -208,7 +208,7 @@ def read_throttle(environment: Mapping[str, str], *, default_s: float | None = N
     interval_s = _parse_interval(text) if text else default_s
     if not interval_s:
         return None
-    path = _parse_state_path(environment.get(STATE_PATH, "").strip())
+    path = _parse_state_path_or_default(environment.get(STATE_PATH, "").strip())
     return _throttle(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), everywhere=bool(text))
 
 
@@ -225,7 +225,7 @@ def _parse_interval(text: str) -> float:
     return interval_s
 
 
-def _parse_state_path(path_text: str) -> Path:
+def _parse_state_path_or_default(path_text: str) -> Path:
     try:
         return Path(path_text or f"{gettempdir()}/eval_framework_global_throttle.state").expanduser()
     except FileNotFoundError:  # no folder can be written: reported when the file is first used

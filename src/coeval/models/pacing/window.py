@@ -39,7 +39,7 @@ class _Latency:
         self._count = 0
         self._smoothed_s = self._base_s = 0.0
 
-    def is_slow_after(self, latency_s: float, size: float) -> bool:
+    def add_latency_and_check_slow(self, latency_s: float, size: float) -> bool:
         """Add a latency; return True while the smoothed one exceeds about twice the base. The base is the
         mean of the first answers. It follows a faster host at once, and a slower one over dozens of round
         trips, so that longer answers do not stop growth for good. The slack excludes the jitter of our own
@@ -102,14 +102,14 @@ class Slowness:
     def is_trying(self) -> bool:
         return self._trial is not None
 
-    def is_slow_after(self, priority: int, latency_s: float, size: float) -> bool:
+    def add_latency_and_check_slow(self, priority: int, latency_s: float, size: float) -> bool:
         """Add an answer's latency; return whether answers of its priority are slow now."""
         latency = self._latency.get(priority)
         if latency is None:
             latency = self._latency[priority] = _Latency()
-        return latency.is_slow_after(latency_s, size)
+        return latency.add_latency_and_check_slow(latency_s, size)
 
-    def step_trial(self, size: float, now: float) -> TrialStep:
+    def count_slow_or_step_trial(self, size: float, now: float) -> TrialStep:
         """Count an answer while answers are slow or a trial runs; ``size`` is the number in flight."""
         trial = self._trial
         if trial is None:
@@ -175,16 +175,16 @@ class Window:
         size_now = max(self.size, self._start) if self._refused_at == float("-inf") else self.size
         self.size = min(size_now, self._ceiling)
 
-    def record_answer(self, priority: int, latency_s: float, in_flight: int, now: float) -> None:
+    def record_answer_and_resize(self, priority: int, latency_s: float, in_flight: int, now: float) -> None:
         """Record an answer, and grow unless the size is unused or answers are slow."""
-        slow = self._slowness.is_slow_after(priority, latency_s, self.size)
+        slow = self._slowness.add_latency_and_check_slow(priority, latency_s, self.size)
         mean_s = latency_s if self._answer_s is None else self._answer_s
         self._answer_s = mean_s + (latency_s - mean_s) * _SMOOTHING
         if in_flight * 2 < self.size:
             self._slowness.abandon_trial()
             return
         if slow or self._slowness.is_trying:
-            step = self._slowness.step_trial(self.size, now)
+            step = self._slowness.count_slow_or_step_trial(self.size, now)
             self.size = step.size
             if step.is_half_faster:
                 self._slowed += 1
@@ -227,7 +227,7 @@ class Window:
             self._shrink_by_one()
         return True
 
-    def record_timeout(self, sent_at: float, now: float, *, alone: bool) -> None:
+    def record_timeout_and_shrink(self, sent_at: float, now: float, *, alone: bool) -> None:
         """Record a request without an answer in time. ``alone``: no other had one lately. The cause may be
         load, or a host that is away; so the last good size is kept, and the size does not fall below what is
         few for any host."""
@@ -246,17 +246,17 @@ class Window:
     def grow_to_start(self) -> None:
         self.size = max(self.size, self._start)
 
-    def _settle_at(self, good: float, patience: int) -> None:
-        """Settle at a good size; the next probe of a larger one waits ``patience`` round trips."""
-        self.size = self._good = good
+    def _settle_at(self, good_size: float, patience_rounds: int) -> None:
+        """Settle at a good size; the next probe of a larger one waits ``patience_rounds`` round trips."""
+        self.size = self._good = good_size
         self._step = 1.0
-        self._patience = patience
+        self._patience = patience_rounds
         self._held_for = 0
 
-    def _begin_round(self, now: float, floor: float) -> None:
+    def _begin_round(self, now: float, floor_size: float) -> None:
         """Begin a round: for as long as an answer takes, the size falls no lower than ``floor``."""
         self._round_at = now
-        self._floor = max(1.0, floor)
+        self._floor = max(1.0, floor_size)
 
     def _is_round_over(self, now: float) -> bool:
         """Check whether every request sent before the round could have been answered."""

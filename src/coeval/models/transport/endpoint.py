@@ -160,14 +160,12 @@ class Endpoint:
         return self._signer is not None and self._signer.discard_refused(route.headers)
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
-        """Redact these from the host's replies too: others sent them there."""
         fresh = tuple(secret for secret in secrets if secret not in self.secrets)
         if fresh:
             self.secrets = (*self.secrets, *fresh)
             self._rebuild_redactor()
 
     def exempt_names(self, names: Iterable[str]) -> None:
-        """Exempt the names of models from redaction, even if a key contains one."""
         if not self.names.issuperset(fresh := frozenset(names)):
             self.names |= fresh
             self._rebuild_redactor()
@@ -226,7 +224,7 @@ class Endpoint:
         """Record a reply other than a 5xx."""
         self._down_since = None
 
-    def record_failure(self, now: float, *, away: bool = False) -> None:
+    def record_failure_and_wake_if_down(self, now: float, *, away: bool = False) -> None:
         """Record a 5xx, a time-out, a broken or no connection (``away``); a gap of 10 min restarts."""
         self._away = away
         if self._down_since is None or now - self._failed_at > LONGEST_HOLD_S:
@@ -243,18 +241,17 @@ class Endpoint:
         self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
         if self._has_recent_success(sent_at, now) or self._has_older_request(sent_at):
             return self._lost_share > _CROWDED_SHARE
-        self.record_failure(now, away=away)
+        self.record_failure_and_wake_if_down(now, away=away)
         return False
 
     def record_timeout_and_check_silence(self, sent_at: float, now: float) -> bool:
         """Record a request without an answer in time; return True if no other had one lately."""
         if self._has_recent_success(sent_at, now):
             return False
-        self.record_failure(now)
+        self.record_failure_and_wake_if_down(now)
         return True
 
     def _has_recent_success(self, sent_at: float, now: float) -> bool:
-        """Check whether others were answered recently while a failed request was in flight."""
         return now - self._succeeded_at <= max(_LATELY_S, (now - sent_at) / 2)
 
     def _has_older_request(self, sent_at: float) -> bool:
@@ -368,7 +365,7 @@ async def check_reachable(endpoint: Endpoint, path: str, method: str = "POST") -
                 failure.args = (endpoint.redact_own_message(str(failure)),)
                 if loop.time() + pause_s > deadline:
                     raise failure from None
-                endpoint.record_failure(loop.time(), away=True)
+                endpoint.record_failure_and_wake_if_down(loop.time(), away=True)
                 endpoint.record_retry(str(failure), loop.time())
             else:
                 endpoint.record_success(loop.time())

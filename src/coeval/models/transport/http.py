@@ -326,7 +326,6 @@ class Http:
     def _record_connection_fault(
         self, endpoint: Endpoint, error: errors.ModelError, sent_at: float, *, away: bool
     ) -> Fault:
-        """Make the fault of a request without a reply."""
         error.args = (endpoint.redact_own_message(str(error)),)
         crowded = False
         if isinstance(error, errors.RequestTimeout):
@@ -343,7 +342,6 @@ class Http:
             endpoint.limiter.record_timeout(sent_at, alone=alone)
 
     def _record_status_fault(self, exchange: _Exchange[T], reply: HttpReply, sent_at: float) -> Fault:
-        """Make the fault of a request with an error reply."""
         if not faults.may_be_billed(reply.status):
             exchange.call.unbilled()
         redactor = exchange.endpoint.redactor
@@ -356,7 +354,7 @@ class Http:
         if isinstance(error, errors.RequestTimeout):
             self._record_timeout(exchange.endpoint, sent_at)
         elif reply.status >= 500:
-            exchange.endpoint.record_failure(self._clock())
+            exchange.endpoint.record_failure_and_wake_if_down(self._clock())
         else:
             exchange.endpoint.record_reply()
         return self._apply_retry_headers(exchange, error, reply, sent_at)
@@ -376,14 +374,14 @@ class Http:
         advice = read_retry_advice(reply.headers)
         again = advice if advice is not None else error.retryable and error.retry_advised
         wait_s = error.retry_after_s
-        if again and (pointless := self._explain_pointless_retry(exchange, error)):
+        if again and (pointless := self._record_refusal_and_explain_pointless(exchange, error)):
             error.retry_advised = again = False
             error.args = (f"{error}; {pointless}",)
         if again and wait_s and error.status in _OVERLOADED:
             endpoint.limiter.hold(wait_s)  # the whole host is unavailable until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
-    def _explain_pointless_retry(self, exchange: _Exchange[T], error: errors.ModelError) -> str:
+    def _record_refusal_and_explain_pointless(self, exchange: _Exchange[T], error: errors.ModelError) -> str:
         """Say why another attempt cannot succeed within the longest wait; '' if it may."""
         wait_s, lane = error.retry_after_s or 0.0, exchange.call.lane
         if wait_s > LONGEST_HOLD_S:

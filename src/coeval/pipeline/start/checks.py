@@ -105,7 +105,7 @@ def _check_runnable_checks(draft: Draft, start: RunOptions) -> Iterator[Finding]
         for factor, options in list_checks(draft, index):
             path: KeyPath = ("tasks", index, "rubric", factor)
             check = read_check(options) if not find_check_problems(options) else None
-            if isinstance(check, PythonCheck) and (problem := check.find_problem()) is not None:
+            if isinstance(check, PythonCheck) and (problem := check.find_problem_in_source()) is not None:
                 yield Finding((*path, "function"), "V-38", problem)
             elif isinstance(check, CommandCheck) and not start.allow_unsandboxed and sandbox() is not None:
                 way = f"{sandbox()}; or use {ALLOW_UNSANDBOXED} to run it with the rights of your account"

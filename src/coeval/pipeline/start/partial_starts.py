@@ -17,7 +17,7 @@ from coeval.engine.probing import ProbeResult, Probing, probe_and_write_results,
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.open import check_askable, find_model_obstacle
+from coeval.models.open import find_model_obstacle, raise_unless_askable
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declaration
 from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_models_with_calls
@@ -58,7 +58,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
     prices, options = PriceBook(), RunOptions.continue_if_started(config)
     config = resolve_hosts(config, options, context.keys, prices).config
     if probing.mode == "disable":
-        check_askable([model.spec() for model in config.models], context.keys)
+        raise_unless_askable([model.spec() for model in config.models], context.keys)
         return ProbedConfig(config, [])
     async with lock_and_open_session(config, prices, context) as session:
         resumes = probing.mode == "resume" and options.continue_run

@@ -24,7 +24,7 @@ from coeval.engine.terms import (
 )
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.open import check_askable, find_interface_obstacle
+from coeval.models.open import find_interface_obstacle, raise_unless_askable
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.resolve import ResolvedConfig, list_role_parameters, list_routes, resolve_models
 from coeval.pipeline.config.schema import PHASES, Config
@@ -58,7 +58,7 @@ async def lock_and_open_session(
     uses the folder; nothing was created then. StoreError: the folder cannot be read or written.
     """
     specs = options.specs if options.specs is not None else [model.spec() for model in config.models]
-    check_askable(specs, context.keys)
+    raise_unless_askable(specs, context.keys)
     terms, folder = build_terms(config, prices), run_folder(config)
     for sentence in warn_undiscounted_batches(specs, context.batching.phases, terms, prices):
         context.watcher.warn(sentence)

@@ -30,26 +30,19 @@ LIGHT, DARK = _THEMES["light"], _THEMES["dark"]
 
 def theme_config(theme: Theme) -> dict[str, Any]:
     """Return a theme as a Vega-Lite ``config``."""
+    labels = {
+        "labelColor": theme.text,
+        "titleColor": theme.faint,
+        "titleFontWeight": "normal",
+        "labelFontSize": 12,
+    }
+    lines = dict.fromkeys(("gridColor", "domainColor", "tickColor"), theme.lines)
     return {
         "background": None,
         "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
         "view": {"stroke": None},
-        "axis": {
-            "labelColor": theme.text,
-            "titleColor": theme.faint,
-            "titleFontWeight": "normal",
-            "gridColor": theme.lines,
-            "domainColor": theme.lines,
-            "tickColor": theme.lines,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
-        },
-        "legend": {
-            "labelColor": theme.text,
-            "titleColor": theme.faint,
-            "titleFontWeight": "normal",
-            "labelFontSize": 12,
-        },
+        "axis": labels | lines | {"titleFontSize": 12},
+        "legend": labels,
         "header": {"labelColor": theme.text, "titleColor": theme.faint},
         "title": {"color": theme.text},
         "text": {"color": theme.text, "fontSize": 12},
