@@ -50,7 +50,7 @@ def is_readable(folder: Path) -> bool:
     return RunDir(folder).is_run() or bool(list_output_tasks(folder))
 
 
-def require_run_for(folder: Path, lacking_results: str) -> RunDir:
+def require_run_not_outputs(folder: Path, lacking_results: str) -> RunDir:
     """Return the run in a folder that `is_readable`. Raises UsageError: it holds results of
     ``eval-framework``, which have no ``lacking_results``."""
     if not RunDir(folder).is_run():

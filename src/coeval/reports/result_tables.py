@@ -11,12 +11,8 @@ import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
+from coeval.analysis.measures import leaders
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
-from coeval.analysis.measures.leaders import (
-    failed_or_factor_unscored_notes,
-    label_only_notes,
-    leader_and_judges_sentences,
-)
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -512,7 +508,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     """Read a run's scores, labels, samples, comparisons and human labels."""
     measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
-    leads = leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    leads = leaders.leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=student_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
@@ -523,8 +519,8 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(
-            *label_only_notes(grid, measures.labels),
-            *failed_or_factor_unscored_notes(reader, grid),
+            *leaders.label_only_notes(grid, measures.labels),
+            *leaders.failed_or_factor_unscored_notes(reader, grid),
             *reader.notes(),
         ),
         left_out=reader.left_out,

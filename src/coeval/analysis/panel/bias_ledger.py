@@ -4,7 +4,7 @@
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
 (`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
-long answers is a matter between two of them (`estimate_length_contrasts`).
+long answers is a matter between two of them (`judge_length_contrasts`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
-from coeval.analysis.load import require_run_for
+from coeval.analysis.load import require_run_not_outputs
 from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.measure_tree import Analysis
 from coeval.analysis.measures.robust_set import RobustOptions
@@ -140,7 +140,7 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].for_outputs:
-        require_run_for(
+        require_run_not_outputs(
             folder,
             f"{name}; ask for {join_names([other for other, row in NAMES.items() if row.for_outputs])}",
         )

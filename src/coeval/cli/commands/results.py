@@ -11,7 +11,7 @@ import typer
 
 from coeval.analysis.breakdown import break_down_scores_and_labels
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
-from coeval.analysis.load import require_run_for
+from coeval.analysis.load import require_run_not_outputs
 from coeval.analysis.training.sweep_comparison import compare_checkpoints
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
@@ -66,7 +66,7 @@ def results(
     folder = require_results(require_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (run_reader, _):
+        with open_run_reader(require_run_not_outputs(folder, f"scores by {by} (--by)")) as (run_reader, _):
             parts = break_down_scores_and_labels(run_reader, by)
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         scores = read_results(reader, notes)

@@ -272,7 +272,7 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> Non
     run needs no credential."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
-    prices.check_interfaces(HOSTS, HOSTS.own)
+    prices.refuse_unknown_interfaces(HOSTS, HOSTS.own)
     choices: Sequence[str] = ()
     try:
         config, choices = resolve_hosts(config, options, load_keys(keys), prices)

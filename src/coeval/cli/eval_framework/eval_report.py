@@ -257,7 +257,7 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
     if (budget := prepared.evaluation.budget_usd) is not None:
         accounts = read_accounts(usage_file(prepared.evaluation)).values()
         spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
-        fit = check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=not estimate.unpriced)
+        fit = check_budget_fit(str(BUDGET), budget, spent, estimate.total, all_priced=not estimate.unpriced)
         print_budget_fit(fit, messages)
     say(messages, f"Written: {path}", "dim")
     return 0
