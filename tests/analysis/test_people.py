@@ -20,7 +20,7 @@ from coeval.analysis.people.calibration import (
     LabelledStratum,
     count_labels_needed,
     estimate_best_weight,
-    estimate_line_in_weight,
+    estimate_mean_as_line_in_weight,
     estimate_powered_difference,
     estimate_powered_mean,
 )
@@ -78,7 +78,7 @@ def test_the_plain_case_is_that_of_ppi_python(
     """The figures are those of ppi-python 0.2.3: ``ppi_mean_pointestimate`` and ``ppi_mean_ci``."""
     one = stratum(*sample(*data))
     assert estimate_best_weight([one]) == pytest.approx(weight, abs=1e-9)
-    parts = estimate_line_in_weight([one], len(one.judged), uncorrected=True)
+    parts = estimate_mean_as_line_in_weight([one], len(one.judged), uncorrected=True)
     assert parts.value_at(weight) == pytest.approx(value, abs=1e-9)
     assert np.sqrt(parts.variance_at(weight)) == pytest.approx(error, abs=1e-9)
 
@@ -110,7 +110,7 @@ def test_all_labels_alike_still_have_a_width() -> None:
     found = estimate_powered_mean([stratum(ones, ones, np.ones(100))], 130)
     assert (found.value, found.bounds.high) == (1.0, 1.0)
     assert 0.8 < found.bounds.low < 0.99
-    parts = estimate_line_in_weight([stratum(ones, ones, np.ones(100))], 130)
+    parts = estimate_mean_as_line_in_weight([stratum(ones, ones, np.ones(100))], 130)
     same = estimate_powered_difference(parts, parts)
     assert same.difference == 0
     assert same.low < 0 < same.high
@@ -126,7 +126,7 @@ def test_students_labelled_on_the_same_items_are_compared_on_them() -> None:
         true = np.clip(0.5 + gain + 0.25 * item + 0.05 * rng.normal(size=400), 0, 1)
         judged = np.clip(true + 0.1 * rng.normal(size=400), 0, 1)
         both.append(LabelledStratum(np.where(few, true, np.nan), judged, np.arange(400)))
-    first, second = (estimate_line_in_weight([one], 400) for one in both)
+    first, second = (estimate_mean_as_line_in_weight([one], 400) for one in both)
     paired = estimate_powered_difference(second, first)
     assert paired.p is not None
     assert paired.p < 0.001
@@ -326,7 +326,7 @@ def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
     rng = np.random.default_rng(4)
     few = np.arange(40) < 12
     one, same, other = (
-        estimate_line_in_weight(
+        estimate_mean_as_line_in_weight(
             [LabelledStratum(np.where(known, rng.random(40), np.nan), rng.random(40), np.arange(40))], 40
         )
         for known in (few, few, ~few & (np.arange(40) < 24))

@@ -95,10 +95,10 @@ class Run:
         (default: the run's folder); return the page's path. Raises UsageError: the folder is no run;
         StoreError: it cannot be read, or the page not be written."""
         require_space_to_read_results()
-        from coeval.reports.site.report_file import PAGE, write_report_and_measures
+        from coeval.reports.site.report_file import PAGE, write_report_measures_return_notes
 
         folder = self.path if out is None else Path(out)
-        write_report_and_measures(self.path, folder)
+        write_report_measures_return_notes(self.path, folder)
         return folder / PAGE
 
     def table(self, name: str) -> DuckDBPyRelation:

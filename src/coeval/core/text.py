@@ -138,7 +138,7 @@ def extract_json(text: str) -> Extracted:
     starts = (begin, 0) if begin else (0,)
     try:
         for start in starts:
-            extracted = _find_first_json(text[start:])
+            extracted = _find_or_repair_object_or_array(text[start:])
             if extracted is not None and not _is_deeper(extracted.value, _MOST_NESTED):
                 return extracted
     except RecursionError:
@@ -169,7 +169,7 @@ def _index_after_json_fence(text: str) -> int:
     return fence.end() if fence is not None else 0
 
 
-def _find_first_json(text: str) -> Extracted | None:
+def _find_or_repair_object_or_array(text: str) -> Extracted | None:
     """Find valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
     weak: Extracted | None = None
     for start, value in _iterate_json_and_damaged_start(text):

@@ -111,7 +111,7 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
     run = start.run
     setups = await _settle_blueprints_or_block_tasks(start)
     for setup in setups:
-        for sentence in setup.describe_unfollowed_settings():
+        for sentence in setup.list_clipped_ranges_dropped_reasons():
             watcher.warn(sentence)
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count

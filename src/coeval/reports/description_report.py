@@ -141,7 +141,7 @@ def declared_attributes_table(preview: Preview) -> ReportTable:
 def _attribute_rows(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part_if_known(task, kind)
+        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part_or_declared(task, kind)
         if declared is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -155,7 +155,7 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        declared: Mapping[str, str] | None = preview.blueprint.read_part_if_known(task, "rubric")
+        declared: Mapping[str, str] | None = preview.blueprint.read_part_or_declared(task, "rubric")
         if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").levels_naming_best(), None))
             declared = preview.blueprint.merge_inherited_and_proposed_rubrics(task)
@@ -237,7 +237,7 @@ def description_report(described: DescribedExperiment) -> Report:
         kind="description",
         title=config.experiment.id,
         facts=tuple(_list_facts(described)),
-        lead=tuple(_lead_sentences(described, values)),
+        lead=tuple(_size_gaps_estimate_warnings(described, values)),
         sections=sections,
         alerts=(Alert(warning_to_sentence(SIMULATED)),) if simulated else (),
         labels=_short_model_names(described),
@@ -262,7 +262,7 @@ def _list_facts(described: DescribedExperiment) -> Iterator[str]:
     yield format_duration(estimate.hours)
 
 
-def _lead_sentences(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
+def _size_gaps_estimate_warnings(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     """Yield the size of the run, what is missing of it or of its design, its estimate, and the warnings."""
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)

@@ -21,7 +21,7 @@ from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.comparison.side import Side, unshared_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, combine_looks, p_value_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
-from coeval.core.figures import format_points, points_difference_text
+from coeval.core.figures import format_points, plus_minus_or_bracketed
 from coeval.core.settings import Setting
 from coeval.core.text import join_names, pluralize
 
@@ -463,7 +463,7 @@ def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, 
         by, low, high = (
             -100 * end / comparison.scale for end in (comparison.difference, *reversed(comparison.ci95))
         )
-        loss = points_difference_text(by, low, high)
+        loss = plus_minus_or_bracketed(by, low, high)
         return (
             f"NO-GO: {comparison.b} is worse than {comparison.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"

@@ -440,10 +440,10 @@ def pair_sides(a: Side, b: Side) -> Pairing:
             ),
         ),
     )
-    return replace(pairing, mismatches=(*pairing.mismatches, *_note_tasks_compared_by_factors_only(pairing)))
+    return replace(pairing, mismatches=(*pairing.mismatches, *_note_tasks_without_fully_scored_pair(pairing)))
 
 
-def _note_tasks_compared_by_factors_only(pairing: Pairing) -> Iterator[Mismatch]:
+def _note_tasks_without_fully_scored_pair(pairing: Pairing) -> Iterator[Mismatch]:
     """Report the tasks with weights or checks in which single factors are shared, but no item's score."""
     grids = pairing.grids.get("factor")
     for task, design in zip(grids.grid.tasks, grids.grid.designs, strict=True) if grids is not None else ():

@@ -117,7 +117,7 @@ def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
     return float(np.clip(shared / spread, 0.0, 1.0)) if spread > 0 else 0.0
 
 
-def estimate_line_in_weight(
+def estimate_mean_as_line_in_weight(
     strata: Sequence[LabelledStratum], cluster_count: int, *, uncorrected: bool = False
 ) -> LineInWeight:
     """Estimate the mean over strata that count equally, each with two labels or more. ``cluster_count``: over
@@ -148,7 +148,7 @@ def estimate_line_in_weight(
 
 def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
     """Estimate the mean on the human scale; from labels alone if judged scores would widen its interval."""
-    parts = estimate_line_in_weight(strata, clusters)
+    parts = estimate_mean_as_line_in_weight(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
     alone_bounds = _mean_bounds_from_variance(alone, alone_variance, parts.freedom)
@@ -412,7 +412,7 @@ def _calibrate_pairs(
     judged: Mapping[tuple[str, str], Measured],
     clusters: int,
 ) -> dict[tuple[str, str], CalibratedPair]:
-    parts = {name: estimate_line_in_weight(own, clusters) for name, own in strata_by_student.items()}
+    parts = {name: estimate_mean_as_line_in_weight(own, clusters) for name, own in strata_by_student.items()}
     differences = {(a, b): estimate_powered_difference(parts[a], parts[b]) for a, b in judged}
     tested = adjust_family([FamilyMember(people) for people in differences.values()])
     return {

@@ -159,12 +159,12 @@ def _build_setup_bounds(
     config: Config, task: TaskConfig, blueprint: Blueprint, recorded: RunIndex, documents: CutDocuments | None
 ) -> tuple[TaskSetup, TaskSetup]:
     """Build an unsettled task's setups with the smallest and the largest rubric that may be proposed."""
-    target, nuanced = (blueprint.read_part_if_known(task, kind) or {} for kind in KINDS[:2])
+    target, nuanced = (blueprint.read_part_or_declared(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
         return build_setup(config, task, TaskBlueprint(target, nuanced, rubric), documents)
 
-    if (known_rubric := blueprint.read_part_if_known(task, "rubric")) is not None:
+    if (known_rubric := blueprint.read_part_or_declared(task, "rubric")) is not None:
         settled = setup(known_rubric)
         return settled, settled
     rubric_so_far = blueprint.merge_inherited_and_proposed_rubrics(task)
@@ -303,7 +303,7 @@ def forecast_calls(config: Config, preview: Preview) -> Forecast:
             calls[key] = Calls(few.calls - few.spared_calls, many.calls)
             owed[key] = Calls(few.owed - few.spared, many.owed)
     warnings = [
-        sentence for setup in preview.plan.setups for sentence in setup.describe_unfollowed_settings()
+        sentence for setup in preview.plan.setups for sentence in setup.list_clipped_ranges_dropped_reasons()
     ]
     warnings += preview.supply.list_remarks()
     for short in find_short_answers(preview.plan_count.unanswered, config):

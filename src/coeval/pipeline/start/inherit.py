@@ -224,10 +224,10 @@ class ClearedFolder(RunDir):
 
 
 def foresee_cleared_folder(config: Config, folder: RunDir) -> ClearedFolder:
-    return ClearedFolder(folder.path, _list_new_phases(config), _list_supplied_files(config, folder))
+    return ClearedFolder(folder.path, _list_new_phases(config), _list_possible_supplied_paths(config, folder))
 
 
-def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
+def _list_possible_supplied_paths(config: Config, folder: RunDir) -> set[Path]:
     """List the files of items and answers that people supply."""
     answers = (
         folder.responses(task.name, student)
@@ -267,7 +267,7 @@ def _list_new_phases(config: Config) -> list[Phase]:
 def _list_paths_but_supplied_files(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
     """List a phase's folder, or, if it holds supplied files, all other files in it."""
     held = sorted(folder.folder(phase).iterdir()) if folder.holds(phase) else []
-    staying = _list_supplied_files(config, folder) & set(held)
+    staying = _list_possible_supplied_paths(config, folder) & set(held)
     if held and not staying:
         yield folder.folder(phase)
     else:

@@ -162,10 +162,10 @@ def _note_look_if_extending(config: Config, options: RunOptions, preview: Previe
         return
     if source is not folder and "evaluation" not in inherited_phases(config):
         return  # its scores are not among those to come
-    from coeval.pipeline.plan.run_reading import record_look_before_extension
+    from coeval.pipeline.plan.run_reading import record_pre_extension_look_or_problem
 
     planned = preview.plan_count.total("data_generation").planned
-    if unwritten := record_look_before_extension(source, folder, planned):
+    if unwritten := record_pre_extension_look_or_problem(source, folder, planned):
         watcher.warn(unwritten)
 
 

@@ -292,7 +292,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
         kind="experiment",
         title=escape_line(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_list_facts(evidence, meta)),
-        lead=tuple(_lead_sentences(evidence)),
+        lead=tuple(_leader_and_judge_sentences(evidence)),
         sections=sections,
         alerts=tuple(_find_alerts(evidence, status)),
         front=front,
@@ -302,18 +302,18 @@ def experiment_report(evidence: RunEvidence) -> Report:
     )
 
 
-def _lead_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
+def _leader_and_judge_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
     """Yield at most three sentences on who leads, the last on judges if these do not mention agreement."""
     measured = evidence.measured
     texts = opening_sentences(measured.measures, measured.grid.looks)
-    for text, anchor in zip(texts, _anchors_by_lead_sentence(measured.measures), strict=False):
+    for text, anchor in zip(texts, _anchors_by_leader_sentence(measured.measures), strict=False):
         yield Sentence(escape_line(text), anchor)
     of_judges = (conclusion.text for conclusion in measured.conclusions if conclusion.topic == "judges")
     if len(texts) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
         yield Sentence(escape_line(text), "judges")
 
 
-def _anchors_by_lead_sentence(measures: RunMeasures) -> tuple[str, ...]:
+def _anchors_by_leader_sentence(measures: RunMeasures) -> tuple[str, ...]:
     """Return the tables that show the figures of the lead's sentences."""
     if measures.ranking.order:
         return opening_anchors(measures.ranking)
