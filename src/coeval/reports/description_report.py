@@ -25,7 +25,7 @@ from coeval.pipeline.plan.preview import Forecast, Preview, forecast_calls
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.inherit import inherited_phases
+from coeval.pipeline.start.inherit import phases_to_inherit
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -204,7 +204,7 @@ def _describe_mode(config: Config, options: RunOptions, phase: Phase) -> str:
     """Name a phase's mode; with ``resume_from``, phases 1–2 are New only if the file says so."""
     mode = options.mode(config, phase)
     inherits = config.experiment.resume_from is not None and not options.continue_run
-    return "inherited" if mode == "New" and inherits and phase in inherited_phases(config) else mode
+    return "inherited" if mode == "New" and inherits and phase in phases_to_inherit(config) else mode
 
 
 class DescribedExperiment(NamedTuple):

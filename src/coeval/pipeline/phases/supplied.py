@@ -275,7 +275,7 @@ def find_short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     return short
 
 
-def find_short_answers(unanswered: Mapping[tuple[str, str], int], config: Config) -> list[ShortSupply]:
+def list_short_answer_tables(unanswered: Mapping[tuple[str, str], int], config: Config) -> list[ShortSupply]:
     """List the tables that hold too few answers, by task and student."""
     return [
         ShortSupply(_locate_answer_table(config, task, student), task, missing, student=student)

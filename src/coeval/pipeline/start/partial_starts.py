@@ -66,7 +66,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
         return ProbedConfig(config, await probe_and_write_results(session, probing, work_left))
 
 
-async def sample_for_estimate(
+async def add_sampled_lengths(
     config: Config, preview: Preview, lengths: Lengths, prices: PriceBook, context: SessionContext
 ) -> None:
     """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each model show.

@@ -23,7 +23,7 @@ from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.people.calibration import CalibratedPair
 from coeval.analysis.people.labelled_rows import AgainstPeople
-from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
+from coeval.analysis.people.people_measures import PeopleMeasures, people_leader_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, sum_costs
 from coeval.core.figures import format_points
@@ -220,7 +220,7 @@ def people_section(people: PeopleMeasures) -> ReportSection:
         MeasureTable("people-judges", "Judges against people", ("Judge",), AgainstPeople).fill(people.judges),
         _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_person_name if people.agreement else {}),
     )
-    texts = map(escape_line, people_sentences(people))
+    texts = map(escape_line, people_leader_sentences(people))
     return ReportSection.with_rows("by-people", "What do people say?", texts, (), tables, PEOPLE_TABLE.name)
 
 
