@@ -41,7 +41,7 @@ from coeval.analysis.run_results import (
     sum_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
-from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_figures_of_counted_runs, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, dollars, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
@@ -308,7 +308,7 @@ def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTab
     return ReportTable("parts", f"Scores {title_scope} by {by}", columns, tuple(rows), names=2)
 
 
-def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
+def label_accuracy_by_part_table(parts: Sequence[MeasureRow]) -> ReportTable:
     """Make a table of one label's accuracies by part and student."""
     figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
     rows = [
@@ -498,7 +498,7 @@ def _read_scores(reader: Reader, *_: object) -> Results:
 
 @_read_scores.register
 def _(reader: OutputReader, *_: object) -> Results:
-    figures = compute_task_figures(reader)
+    figures = compute_figures_of_counted_runs(reader)
     metrics = list_metric_scores(reader, figures)
     return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 

@@ -84,7 +84,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import BY_TASK, student_rows
 from coeval.analysis.run_results import lacking_task_and_cut_off_sentences, missing_cut_off_or_empty_warnings
 from coeval.analysis.sampled_answers import measure_samples
-from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_figures_of_counted_runs, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
 
@@ -253,7 +253,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", leaders.label_leader_and_missing_sentences(labels)),
         ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
         ("leads", leaders.significant_pair_count_sentences(ranks)),
-        ("leads", leaders.partial_student_sentences(ranks)),
+        ("leads", leaders.some_tasks_only_sentences(ranks)),
         ("where", where_others_score_highest_sentence(grid, students, ranks)),
         ("where", panel_findings.best_two_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
@@ -499,7 +499,7 @@ def compute_run_measures(
 
 def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     """Compute the metrics of an output folder of ``eval-framework``, and measure its judges."""
-    figures = compute_task_figures(reader)
+    figures = compute_figures_of_counted_runs(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}
     samples: dict[str, ModelTasks[SampleSpread]] = {}
     units: dict[str, dict[tuple[str, str], str]] = {}

@@ -213,7 +213,7 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 """
 
 
-def cost_section(evidence: RunEvidence) -> ReportSection:
+def cost_and_missing_section(evidence: RunEvidence) -> ReportSection:
     """Make the section of cost and of missing and failed records."""
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)

@@ -34,7 +34,7 @@ from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.reports.charts.plots import HeatMap, heat_map
 from coeval.reports.content import Alert, Example, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
-from coeval.reports.experiment.cost_section import cost_section, value_section
+from coeval.reports.experiment.cost_section import cost_and_missing_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, opening_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -337,7 +337,7 @@ def _make_sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator
     if scored:
         for section in _SECTIONS:
             yield section(evidence)
-    yield cost_section(evidence)
+    yield cost_and_missing_section(evidence)
 
 
 def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:
