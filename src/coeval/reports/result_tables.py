@@ -26,7 +26,7 @@ from coeval.analysis.result_rows import (
     people_scale_student_rows,
     record_from_row,
     sample_rows,
-    student_rows,
+    student_overall_and_task_rows,
 )
 from coeval.analysis.run_results import (
     BOUNDS,
@@ -309,7 +309,6 @@ def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTab
 
 
 def label_accuracy_by_part_table(parts: Sequence[MeasureRow]) -> ReportTable:
-    """Make a table of one label's accuracies by part and student."""
     figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
     rows = [
         (row.part, row.student, _row_measure(row), f"{row.correct:,} of {row.n:,}", row.none_of_the_labels)
@@ -510,7 +509,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     ranks, pairs = measures.ranking, measures.pairs
     leads = leaders.leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
-        students=student_rows(measures, reader.planned),
+        students=student_overall_and_task_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
         sampled=tuple(sample_rows(measures.samples)),
         pairs=compared_student_rows(pairs),

@@ -217,7 +217,6 @@ def cut_torn_tail(path: Path) -> None:
 
 
 def _find_end_of_last_newline(descriptor: int, size: int) -> int:
-    """Return the offset just past the last newline, reading backwards in chunks."""
     end = size
     while end > 0:
         begin = max(0, end - _CHUNK)

@@ -81,7 +81,7 @@ from coeval.analysis.people.people_measures import measure_people, people_senten
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.result_rows import BY_TASK, student_rows
+from coeval.analysis.result_rows import BY_TASK, student_overall_and_task_rows
 from coeval.analysis.run_results import lacking_task_and_cut_off_sentences, missing_cut_off_or_empty_warnings
 from coeval.analysis.sampled_answers import measure_samples
 from coeval.analysis.training.aggregate import compute_figures_of_counted_runs, list_metric_scores
@@ -244,7 +244,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
     )
     bare = not ranks.order and (labels or compared is not None)
     leads = () if bare else tuple(leaders.leader_and_judges_sentences(students, ranks, grid.looks))
-    rows = student_rows(measures, reader.planned)
+    rows = student_overall_and_task_rows(measures, reader.planned)
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", strength_and_bias_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in agreement_sentences)),
@@ -468,7 +468,7 @@ def compute_run_measures(
             ),
             {},
         ),
-        length=measure("length", lambda: panel_reading.read_length_contrasts(reader, judge_scores), {}),
+        length=measure("length", lambda: panel_reading.read_judge_pair_contrasts(reader, judge_scores), {}),
         g_study=measure("g_study", lambda: estimate_g_study(judge_scores), None),
         teachers=measure("teachers", lambda: measure_teachers(grid, reweighting), {}),
         students=measure("students", students, {}),

@@ -116,8 +116,8 @@ def _elastic_net_losses(
 ) -> Floats:
     margins = betas @ features.T
     losses: Floats = (weights * (np.logaddexp(0.0, margins) - targets * margins)).sum(axis=1)
-    ridge: Floats = np.einsum("ij,ij->i", betas, betas)
-    return losses + l1 * np.abs(betas).sum(axis=1) + _RIDGE / 2 * ridge
+    penalties: Floats = l1 * np.abs(betas).sum(axis=1) + _RIDGE / 2 * np.einsum("ij,ij->i", betas, betas)
+    return losses + penalties
 
 
 def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -> Floats:

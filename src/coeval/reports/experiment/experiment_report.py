@@ -71,7 +71,7 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     pictures = [heat_map("win-matrix", title, grid)]
     texts = (
         *list(strength_and_bias_sentences(pairs))[3 * without_lead :],
-        *_strength_and_failed_pairs_sentences(pairs),
+        *_explain_strength_and_failed_pairs(pairs),
     )
     question, tables = "Who wins in comparisons of answers?", (strengths, rates, judges)
     return ReportSection.with_rows(
@@ -79,7 +79,7 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     )
 
 
-def _strength_and_failed_pairs_sentences(pairs: PairMeasures) -> Iterator[str]:
+def _explain_strength_and_failed_pairs(pairs: PairMeasures) -> Iterator[str]:
     yield (
         "Strength is the expected number of wins in 100 comparisons with the other students, by "
         "Bradley–Terry; a tie is half a win. Intervals are 95%, over items."
