@@ -15,8 +15,7 @@ import scipy
 
 
 def _load_functions() -> ModuleType:
-    """Load the functions behind a stand-in for their package, taken away again: whoever imports
-    ``scipy.special`` later gets the whole of it, with the same functions."""
+    """Load the functions behind a stand-in for their package; a later import gets the whole of it."""
     if "scipy.special" in sys.modules:
         return sys.modules["scipy.special"]
     package = sys.modules["scipy.special"] = ModuleType("scipy.special")

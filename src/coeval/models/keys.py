@@ -290,6 +290,5 @@ def _quote_account(name: str) -> str:
 
 def load_keys(path: str | Path | None = None) -> Keys:
     """Load credentials from ``path``, the usual key files and the environment."""
-    return Keys.load(
-        Path(path) if path is not None else None, env=os.environ, cwd=Path.cwd(), home=Path.home()
-    )
+    key_file = None if path is None else Path(path)
+    return Keys.load(key_file, env=os.environ, cwd=Path.cwd(), home=Path.home())

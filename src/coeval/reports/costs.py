@@ -41,6 +41,5 @@ def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
 
 
 def _cost_cell(usd: float | None, *, partial: bool) -> Cell:
-    if not partial:
-        return usd
-    return f"{dollars(usd)}+" if usd else "unknown"
+    of_known = f"{dollars(usd)}+" if usd else "unknown"
+    return of_known if partial else usd
