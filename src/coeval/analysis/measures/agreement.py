@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_variance_share
 from coeval.analysis.measures.score_grid import THREE_LEVELS, Codes
+from coeval.analysis.special import ndtr, ndtri, stdtrit
 
 # Low, Medium and High.
 LEVELS = 3

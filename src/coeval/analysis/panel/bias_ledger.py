@@ -16,13 +16,13 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, unique_codes
 from coeval.analysis.panel.mean_squares import jackknife_error
+from coeval.analysis.special import stdtr, stdtrit
 from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
