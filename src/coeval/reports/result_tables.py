@@ -26,7 +26,7 @@ from coeval.analysis.result_rows import (
     people_scale_student_rows,
     record_from_row,
     sample_rows,
-    student_rows,
+    student_overall_and_task_rows,
 )
 from coeval.analysis.run_results import (
     BOUNDS,
@@ -41,12 +41,13 @@ from coeval.analysis.run_results import (
     sum_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
-from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_figures_of_counted_runs, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.figures import MISSING, dollars, metric_text, missing_bounds_text, score_text
+from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
-from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.content import ReportColumn, ReportTable, make_columns
+from coeval.reports.costs import cost_table
 from coeval.reports.difference_table import leader_differences_table
 from coeval.reports.measure_table import MeasureTable, metric_as_share, single_model_metrics_table
 from coeval.reports.writers.markup import as_html
@@ -308,8 +309,7 @@ def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTab
     return ReportTable("parts", f"Scores {title_scope} by {by}", columns, tuple(rows), names=2)
 
 
-def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
-    """Make a table of one label's accuracies by part and student."""
+def label_accuracy_by_part_table(parts: Sequence[MeasureRow]) -> ReportTable:
     figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
     rows = [
         (row.part, row.student, _row_measure(row), f"{row.correct:,} of {row.n:,}", row.none_of_the_labels)
@@ -328,43 +328,6 @@ def _row_measure(row: MeasureRow) -> Measured:
 def _mark_name(name: str, removed: bool, *marks: str) -> str:
     marks = (*marks, "removed") if removed else marks
     return f"{name} ({', '.join(marks)})" if marks else name
-
-
-def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
-    """Make a row for each model, and one for the sum of several; ``+``: some answers have no known price."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            cost.model,
-            cost.requests,
-            cost.input_tokens,
-            cost.output_tokens,
-            _cost_cell(cost.cost_usd, partial=bool(cost.unpriced)),
-            cost.perhaps_usd or None,
-            cost.priced_by,
-        )
-        for cost in costs
-    ]
-    if len(costs) > 1:
-        of_all, counts = sum_costs(costs), (sum(row[at] for row in rows) for at in (1, 2, 3))  # type: ignore[misc]
-        perhaps = sum(cost.perhaps_usd for cost in costs) or None
-        rows.append(("total", *counts, _cost_cell(of_all.cost_usd, partial=of_all.is_partial), perhaps, None))
-    columns = (
-        ReportColumn("model", "Model"),
-        ReportColumn("requests", "Requests", "count", "Probes, samples and retries among them"),
-        ReportColumn("input", "Tokens in", "count", terminal="input"),
-        ReportColumn("output", "Tokens out", "count", terminal="output"),
-        ReportColumn("cost", "Cost", "usd"),
-        ReportColumn("perhaps", "Perhaps", "usd", "Requests that may have been billed"),
-        ReportColumn("priced_by", "Price from", terminal=""),
-    )
-    title = "Cost by model, in tokens and US dollars"
-    return ReportTable("models", title, columns, tuple(rows), bold=frozenset({(len(costs), 0)}))
-
-
-def _cost_cell(usd: float | None, *, partial: bool) -> Cell:
-    if not partial:
-        return usd
-    return f"{dollars(usd)}+" if usd else "unknown"
 
 
 # --- For a paper
@@ -498,7 +461,7 @@ def _read_scores(reader: Reader, *_: object) -> Results:
 
 @_read_scores.register
 def _(reader: OutputReader, *_: object) -> Results:
-    figures = compute_task_figures(reader)
+    figures = compute_figures_of_counted_runs(reader)
     metrics = list_metric_scores(reader, figures)
     return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 
@@ -510,7 +473,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     ranks, pairs = measures.ranking, measures.pairs
     leads = leaders.leader_tie_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
-        students=student_rows(measures, reader.planned),
+        students=student_overall_and_task_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
         sampled=tuple(sample_rows(measures.samples)),
         pairs=compared_student_rows(pairs),

@@ -255,18 +255,18 @@ class OneSideJudges(NamedTuple):
     compared: bool = True
 
 
-def one_side_judge_notes(one_side: Sequence[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
+def one_side_judge_notes(pairs: Sequence[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
     """Report, for all compared pairs of the ``sides``, which judges scored only one of them."""
     for compared in (True, False):
-        separate = [pair for pair in one_side if pair.none_shared and pair.compared is compared]
+        separate = [pair for pair in pairs if pair.none_shared and pair.compared is compared]
         effect = "the difference is also one of judges" if compared else "their scores are not compared"
         yield from (f"{note}: {effect}" for note in _separate_panel_notes(separate, sides))
-    yield from _left_out_judge_notes([pair for pair in one_side if not pair.none_shared], sides)
+    yield from _left_out_judge_notes([pair for pair in pairs if not pair.none_shared], sides)
 
 
-def _separate_panel_notes(one_side: Iterable[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
+def _separate_panel_notes(pairs: Iterable[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
     by_task: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
-    for pair in one_side:
+    for pair in pairs:
         for label, judges in zip(pair.sides, pair.judges, strict=True):
             by_task.setdefault(pair.task, {}).setdefault(judges, {})[label] = None
     tasks_by_panels = _group_values(
@@ -282,9 +282,9 @@ def _separate_panel_notes(one_side: Iterable[OneSideJudges], sides: Sequence[Sid
         yield f"{join_names(tasks)}: {', '.join(parts)}, and nobody {both}"
 
 
-def _left_out_judge_notes(one_side: Iterable[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
+def _left_out_judge_notes(pairs: Iterable[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
     by_judge: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
-    for pair in one_side:
+    for pair in pairs:
         for at, judges in enumerate(pair.judges):
             for judge in judges:
                 judged, others = by_judge.setdefault((pair.task, judge), ({}, {}))

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.pairwise.rates import RESAMPLES, Rate, draw_counts, fit_logistic, rate_with_spread
+from coeval.analysis.special import expit
 from coeval.core.errors import Unparsable
 
 _BASELINE, _MODEL = "m", "M"

@@ -10,7 +10,6 @@ from shlex import quote
 import msgspec
 from rich.console import Console
 
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.progress_view import show_progress_while
@@ -22,6 +21,7 @@ from coeval.core.text import join_names, pluralize
 from coeval.models.answer_store import describe_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
+from coeval.models.keys import load_keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.roles import describe_user_code

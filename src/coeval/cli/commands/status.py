@@ -12,12 +12,10 @@ from typing import Annotated
 
 import typer
 
-from coeval.analysis.load import find_writer_pid
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import read_folder_status, show_status, watch_folder
+from coeval.cli.views.folder_status import read_folder_status, show_status, show_until_idle
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
@@ -27,10 +25,11 @@ from coeval.core.records import Usage
 from coeval.core.text import pluralize
 from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import read_jobs
+from coeval.models.keys import load_keys
 from coeval.models.metering.account_file import read_accounts, settle_accounts
 from coeval.pipeline.start.session_start import sum_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_or_cancel_batches
-from coeval.store.output_folder import list_output_tasks, require_results
+from coeval.store.output_folder import find_writer_pid, list_output_tasks, require_results
 from coeval.store.record_index import sum_recorded_usage
 from coeval.store.rundir import RunDir
 
@@ -97,7 +96,7 @@ def status(
         return captured.get()
 
     if watching:
-        watch_folder(render_status, lambda: find_writer_pid(path) is not None, console)
+        show_until_idle(render_status, lambda: find_writer_pid(path) is not None, console)
     elif as_json:
         typer.echo(render_status(), nl=False)
     else:

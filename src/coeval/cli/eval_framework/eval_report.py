@@ -18,7 +18,6 @@ from coeval.analysis.doubtful_answers import (
     empty_answers_sentence,
     too_many_cut_off_warning,
 )
-from coeval.api import load_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
@@ -42,6 +41,7 @@ from coeval.cli.views.table_view import print_full_names, show_costs, show_incom
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import log_after_command, parse_destinations
+from coeval.models.keys import load_keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pricing.estimate import check_budget_fit
@@ -145,12 +145,12 @@ def read_figures_by_task_and_metric(outcome: Outcome) -> dict[str, dict[str, Sam
     if not folder_by_task:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.aggregate import compute_task_figures
+    from coeval.analysis.training.aggregate import compute_figures_of_counted_runs
 
     with OutputReader(next(iter(folder_by_task.values()))) as reader:
         return {
             task: figures.metrics
-            for task, figures in compute_task_figures(reader).items()
+            for task, figures in compute_figures_of_counted_runs(reader).items()
             if task in folder_by_task
         }
 

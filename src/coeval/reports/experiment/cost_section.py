@@ -17,10 +17,10 @@ from coeval.core.plain import escape_line
 from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.charts.plots import score_by_amount_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
+from coeval.reports.costs import cost_table
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.result_tables import cost_table
 
 # --- What answers are worth
 #
@@ -213,7 +213,7 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 """
 
 
-def cost_section(evidence: RunEvidence) -> ReportSection:
+def cost_and_missing_section(evidence: RunEvidence) -> ReportSection:
     """Make the section of cost and of missing and failed records."""
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
@@ -225,7 +225,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
-    tables = (spending, costs, missing, failures, variance_components_table(measures.g_study))
+    tables = (spending, costs, missing, failures, scatter_by_source_table(measures.g_study))
     question = "What did it cost, and what is missing?"
     return ReportSection.with_rows("cost", question, texts, (), tables, spending.name)
 
@@ -244,7 +244,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     yield from perhaps
 
 
-def variance_components_table(study: GStudy | None) -> ReportTable:
+def scatter_by_source_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
     declared = MeasureTable("variance", "Sources of score variation, in points", ("Part",), Component)
     table = declared.fill({} if study is None else label_components(study.components))
