@@ -47,7 +47,7 @@ ALL_SAVED = "Interrupted; what was finished is on disk."
 
 def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
-    wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
+    usage error, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
     interrupted."""
     _repair_standard_streams_and_encoding()
     show_log_warnings()

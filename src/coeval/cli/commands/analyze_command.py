@@ -110,7 +110,7 @@ def analyze(
         float, typer.Option(min=0, max=1, help="Robust filter: largest distance of judges from their mean.")
     ] = 0.25,
 ) -> None:
-    """Explain a run's scores: who leads, and how sure that is.
+    """Explain a run's scores: who leads, and how certain that is.
 
     It says who leads, whether that is significant, what would settle it, where
     students differ and whether to trust the judges. No model is called. Every

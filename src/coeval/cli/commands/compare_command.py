@@ -29,10 +29,10 @@ def compare(
         list[Path] | None,
         typer.Argument(
             metavar="A [B …]",
-            help="Folders of runs, of eval-framework or of sweeps; of a single run, its students.",
+            help="Folders of runs, eval-framework or sweeps; a single run compares its students.",
         ),
     ] = None,
-    run: Annotated[list[Path] | None, typer.Option(help="A, then again B; the same as A [B …].")] = None,
+    run: Annotated[list[Path] | None, typer.Option(help="Repeatable; the same as A [B …].")] = None,
     students: ComparedStudents = None,
     fail_if_worse: Annotated[
         str | None,
@@ -64,7 +64,7 @@ def compare(
     checkpoint to ship and those tied with it. No model is called. docs/compare.md
     explains the figures.
 
-    Exit codes: 0 compared, 1 wrong request; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
+    Exit codes: 0 compared, 1 usage error; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
 
     \b
     Examples:

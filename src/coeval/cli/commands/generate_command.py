@@ -43,9 +43,9 @@ def generate(
         Path | None,
         typer.Option(help="Also write a page that describes the result. Example: --report my.html"),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the --out file.")] = False,
     ask_again: Annotated[
-        bool, typer.Option("--ask-again", help="Request existing proposals again, too.")
+        bool, typer.Option("--ask-again", help="Also request existing proposals again.")
     ] = False,
     keys: KeyFile = None,
     probe: Probe = None,
@@ -55,9 +55,9 @@ def generate(
 
     It runs phases 1 and 2: wherever the experiment file leaves attributes or
     rubrics to its teachers (auto, complete, extend), their proposals are filled
-    in, under a comment that names the author. Comments outside what is replaced
-    stay; keys of models are left out. Requests count against the quotas and
-    budgets of the run, and the same command never repeats a finished one.
+    in, under a comment that names the author. Other comments stay; API keys of
+    models are left out. Requests count against the quotas and budgets of the
+    run, and repeating the command never repeats a finished request.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def generate(
       coeval run --config designed.yaml
 
     \b
-    Exit codes: 0 written, 1 wrong request, 2 a model is unavailable,
+    Exit codes: 0 written, 1 usage error, 2 a model is unavailable,
     3 not every teacher answered, 130 interrupted (proposals so far are kept).
     """
     if report is not None:

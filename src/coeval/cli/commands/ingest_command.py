@@ -301,7 +301,7 @@ def ingest(
             "or a data set of the Hugging Face hub (OWNER/NAME).",
         ),
     ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the benchmarks, and end.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the benchmarks, and exit.")] = False,
     **flags: Any,  # noqa: ARG001  the context has them, and which of them were given
 ) -> None:
     """Import items from a table, a data set or a benchmark.

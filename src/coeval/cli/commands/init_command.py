@@ -277,7 +277,7 @@ def init(
       coeval init checkpoints ckpts/run_a sweep.yaml --tasks ifeval,coeval:runs/quickstart
 
     \b
-    Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
+    Exit codes: 0 written, 1 usage error, 130 interrupted (nothing is written).
     """
     flags_given = read_set_flags(context, InitFlags)
     for name in flags_given:

@@ -34,14 +34,16 @@ from coeval.pricing.price_book import PriceBook
 
 def models(
     config: Annotated[
-        Path | None, typer.Option(help="The hosts of an experiment file. Example: --config my.yaml")
+        Path | None, typer.Option(help="List the hosts of an experiment file. Example: --config my.yaml")
     ] = None,
-    interface: Annotated[str | None, typer.Option(help="One interface. Example: --interface groq")] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="One interface only. Example: --interface groq")
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="Its address. Example: --base-url http://localhost:8000/v1")
     ] = None,
     providers: Annotated[
-        bool, typer.Option("--providers", help="List the credentials found, and where; no model is called.")
+        bool, typer.Option("--providers", help="List the credentials and their sources; no model is called.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also show prices of cached input, and the source of prices.")
@@ -51,7 +53,7 @@ def models(
 ) -> None:
     """List the models that your keys reach, with their prices.
 
-    It requests each host's list, with context windows, and costs nothing. Without
+    Requests each host's list, with context windows, at no cost. Without
     --config and --interface it lists all hosts that you have a credential for.
 
     \b
@@ -64,7 +66,7 @@ def models(
       coeval models --json > models.json
 
     \b
-    Exit codes: 0 done (hosts that fail are reported), 1 wrong request, 2 no host could be reached.
+    Exit codes: 0 done (hosts that fail are reported), 1 usage error, 2 no host could be reached.
     """
     if config is not None and interface is not None:
         raise UsageError("--config and --interface exclude each other; give one of them")

@@ -74,7 +74,7 @@ EstimateSamples = Annotated[
         "--estimate-samples",
         min=0,
         metavar="N",
-        help="For an estimate, send N sample requests to each model, over its roles; 0 sends none.",
+        help="Sample requests to each model for the estimate, over all its roles; 0 sends none.",
         show_default="the file's estimate_samples, else 2",
     ),
 ]
@@ -103,7 +103,7 @@ def run(
         bool, typer.Option("--report", help="At the end, write the run's report.html into its folder.")
     ] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="End when batch jobs are submitted; --continue collects them.")
+        bool, typer.Option("--no-wait", help="Exit once batch jobs are submitted; --continue collects them.")
     ] = False,
     allow_unsandboxed: Annotated[
         bool,
@@ -119,7 +119,7 @@ def run(
         ),
     ] = None,
     estimate_only: Annotated[
-        bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and end.")
+        bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and exit.")
     ] = False,
     estimate_samples: EstimateSamples = None,
 ) -> None:
@@ -138,7 +138,7 @@ def run(
       coeval run --config my.yaml --continue --only-models llama3-8b
 
     \b
-    Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
+    Exit codes: 0 complete, 1 usage error, 2 a model is unavailable,
     3 finished with gaps, 130 interrupted (finished work is on disk).
     """
     if log_level == "DEBUG":
@@ -181,10 +181,10 @@ def plan(
 ) -> None:
     """Estimate calls, tokens, cost and time of an experiment.
 
-    The options say how the run would be started, which it is not. Every figure
-    comes by phase, model and provider, with a 95% range. Text lengths come from
+    The options describe the run to estimate, which is not started. Figures
+    are by phase, model and provider, each with a 95% range. Text lengths come from
     existing records, from samples (--estimate-samples), or else from rules of
-    thumb. All figures are in cost_estimate.json of the run's folder.
+    thumb. All figures go to cost_estimate.json in the run's folder.
 
     \b
     Examples:
@@ -194,7 +194,7 @@ def plan(
       coeval plan --config my.yaml --estimate-samples 0 --json | jq .cost_usd.central
 
     \b
-    Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
+    Exit codes: 0 estimated, 1 usage error, 130 interrupted.
     """
     from coeval.cli.commands.estimate_report import estimate_write_and_print
 
@@ -232,7 +232,7 @@ def describe(
       coeval describe --config my.yaml --out my.html
 
     \b
-    Exit codes: 0 described, 1 wrong request.
+    Exit codes: 0 described, 1 usage error.
     """
     from coeval.cli.views.description_view import check_page_path, preview_experiment, print_report
     from coeval.reports.description_report import description_report

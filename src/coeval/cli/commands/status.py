@@ -52,7 +52,7 @@ def status(
         list[str] | None,
         typer.Option(
             metavar="MODEL=USD",
-            help="First settle what MODEL perhaps spent: USD is its cost for this folder by the provider's "
+            help="First settle MODEL's uncertain cost: USD is its cost for this folder by the provider's "
             "bill. Example: --settle judge-1=2.15",
         ),
     ] = None,
@@ -74,7 +74,7 @@ def status(
       coeval status --run ./outputs
 
     \b
-    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be checked or cancelled.
+    Exit codes: 0 shown, 1 usage error, or a batch job that could not be checked or cancelled.
     """
     path = require_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()

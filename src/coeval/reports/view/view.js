@@ -205,7 +205,7 @@
       [told.kind === "run" ? "run" : "output of eval-framework", stateOf(told), spentOf(told.status), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
     );
     place("banner").hidden = !told.results?.simulated;
-    place("banner").textContent = "simulated models: numbers show the tool, not any real model";
+    place("banner").textContent = "simulated models: these numbers describe no real model";
     names = new Map(Object.entries(told.short ?? {}));
     for (const [name, short] of names) shortNames.set(name, short);
     const first = [told.headline, told.pace, told.status?.state];
