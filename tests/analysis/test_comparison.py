@@ -149,10 +149,10 @@ def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_p
             run.evaluation(n, "ann", "j", {"plot": "High"})
     reported = compared(tmp_path / "one", tmp_path / "two").notes
     assert reported == (
-        "haiku: 3 of 8 items in common have another reference answer in two than in one: part of the "
-        "difference may be theirs",
-        "haiku: 1 of 8 items in common were made for other attributes in two than in one: part of the "
-        "difference may be theirs",
+        "haiku: 3 of 8 items in common have another reference answer in two than in one: this may "
+        "explain part of the difference",
+        "haiku: 1 of 8 items in common have other attributes in two than in one: this may "
+        "explain part of the difference",
     )
 
 
@@ -338,8 +338,8 @@ def test_who_has_some_tasks_only_is_told_once(tmp_path: Path) -> None:
                 else:
                     run.datapoint(n)
     assert compared(tmp_path).doubts == (
-        "No score in tasks that others have: ben (saga), cleo (saga, verse). Such a task is in no difference "
-        "of theirs; overall is over the others.",
+        "No score in tasks that others have: ben (saga), cleo (saga, verse). These tasks are not in "
+        "their differences; overall is over the other tasks.",
     )
 
 
@@ -368,8 +368,8 @@ def test_folders_with_no_judge_in_common_are_told_once(students: tuple[str, ...]
                 for student in students:
                     run.judged(n, student, judge, HIGH if n % 2 else LOW)
     assert compared(tmp_path / "one", tmp_path / "two").notes == (
-        "haiku, saga: strict judged one, mild judged two, and nobody both: the difference is also one of "
-        "judges",
+        "haiku, saga: strict judged one, mild judged two, and no judge both: the difference also reflects "
+        "the judges",
     )
 
 

@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command
         assert said in ended.out
         headline = ended.out.splitlines()[0]
         assert "may lose" not in headline, "no loss is the reason"
-        assert ("has no score to hold against" if judged is None else "does not fit") in headline
+        assert ("has no scores to compare with" if judged is None else "does not match") in headline
 
 
 @pytest.fixture
@@ -365,7 +365,7 @@ def test_reports_for_a_build(
     assert [part.tag for part in case] == ["failure"]
     assert suite.get("name") == r"n\x07<x>& against a|<b>"
     shown = coeval("gate", "--markdown", base, new, "--policy", policy)
-    assert shown.out.startswith(r"### NO-GO: n\\x07\<x\>\& loses more than allowed to a\|\<b\> in ifeval")
+    assert shown.out.startswith(r"### NO-GO: n\\x07\<x\>\& loses more than allowed against a\|\<b\> in ifeval")
     assert summary.read_text() == "before\n" + shown.out
     filed = coeval("gate", base, new, "--policy", policy, "--markdown", "gate.md", "--json")
     assert ((here / "gate.md").read_text(), json.loads(filed.out)["verdict"]) == (shown.out, "NO-GO")

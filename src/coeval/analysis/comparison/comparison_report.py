@@ -139,7 +139,7 @@ def _allowing_for_other_judges_clause(comparison: Comparison) -> str:
     if (by := interval_over_judges_or_unknown(comparison, comparison.unit)) == NOT_KNOWN:
         return f"; allowing for other judges it is {by}"
     if comparison.judges == 2:
-        return f"; allowing for other judges {by}, a rough guess from two"
+        return f"; allowing for other judges {by}, a rough estimate from two"
     return f"; allowing for other judges {by}, {comparison.agreeing} of {comparison.judges} agree"
 
 

@@ -26,9 +26,9 @@ class PeopleMeasures(Record, frozen=True):
     labels: Annotated[int, ShownAs("Labels drawn by chance", elsewhere="people")]
     asked: Annotated[int, ShownAs("Drawn by chance, labelled or not", elsewhere="people")]
     hand_picked: Annotated[int, ShownAs("Labels picked by hand, in no estimate", elsewhere="people")]
-    stale: Annotated[int, ShownAs("Labels of what has changed since, in no estimate", elsewhere="people")]
+    stale: Annotated[int, ShownAs("Labels of changed texts, in no estimate", elsewhere="people")]
     unfit: Annotated[
-        int, ShownAs("Labels of levels that the scale lacks, in no estimate", elsewhere="people")
+        int, ShownAs("Labels with a level that the scale lacks, in no estimate", elsewhere="people")
     ]
     damaged: Annotated[int, ShownAs("Damaged lines of labels.jsonl", elsewhere="people")]
     later: Annotated[
