@@ -347,9 +347,9 @@ def test_loading_what_is_there_writes_nothing(index: PackageIndex, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", '{"x": 1}\n\n[1]\n', r"a\.jsonl:3 is no JSON object"),
-        ("a.jsonl", '{"x": 1}\n{"x": \n', r"a\.jsonl:2 is no JSON"),
-        ("a.json", '[{"x": 1}, 2]', r"a\.json: entry 2 is no JSON object"),
+        ("a.jsonl", '{"x": 1}\n\n[1]\n', r"a\.jsonl:3 is not a JSON object"),
+        ("a.jsonl", '{"x": 1}\n{"x": \n', r"a\.jsonl:2 is not JSON"),
+        ("a.json", '[{"x": 1}, 2]', r"a\.json: entry 2 is not a JSON object"),
     ],
 )
 def test_records_that_are_none_are_told_with_their_line(

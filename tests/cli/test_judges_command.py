@@ -180,7 +180,7 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     ("words", "said"),
     [
         (("--judge", "nobody"), "no judge of that name; there are: acme/judge-v1, other"),
-        (("--judge", "other", "--anchor", "."), "is no run"),
+        (("--judge", "other", "--anchor", "."), "is not a run"),
         (("--judge", "other", "--anchor", "runs/exp/labels.jsonl"), "holds no score of people"),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_models_own_key_keeps_the_address_of_the_file(places: Places) -> None:
     ("text", "expected"),
     [
         (f"providers: {{opnai: {SECRET}}}", "did you mean `openai`?"),
-        (f"providers: {{{SECRET}: openai}}", "holds a name that is no provider"),
+        (f"providers: {{{SECRET}: openai}}", "holds a name that is not a provider"),
         (f"providers: {{openai: {{api_ky: {SECRET}}}}}", "it may have: api_key"),
         (f"providers: {{openai: {{{SECRET}: x}}}}", "it may have: api_key"),
         (f"providers: {{openai: [{SECRET}]}}", "api_key must be text"),

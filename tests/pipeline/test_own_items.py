@@ -133,8 +133,8 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": null, "prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": [1], "prompt": "One?"}', "it has no `id`, text or a number"),
-    (b"id,prompt", "it is no JSON"),
-    (b"[1]", "it is no JSON object"),
+    (b"id,prompt", "it is not JSON"),
+    (b"[1]", "it is not a JSON object"),
     (b'{"id": 1, "prompt": "caf\xe9"}', "byte 25 is not UTF-8; save the file as UTF-8"),
     (b'{"id": 1, "prompt": "One?", "status": "failed"}', "it is the record of an item that failed"),
 ]  # fmt: skip

@@ -112,7 +112,7 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, object]) -> RubricSc
             raise ValueError('write a range such as "1-5", or a list of levels such as [pass, fail]')
         low, high = int(match[1]), int(match[2])
         if low >= high:
-            raise ValueError(f"{written!r} is no rising range; write for example 1-5")
+            raise ValueError(f"{written!r} is not a rising range; write for example 1-5")
         if high - low >= MOST_LEVELS:
             raise ValueError(f"has {high - low + 1} levels; use at most {MOST_LEVELS}")
         written = list(range(low, high + 1))
@@ -175,7 +175,7 @@ def _require_levels(levels: Sequence[str]) -> None:
         raise ValueError(f"names {min(repeated)} more than once")
     for level in levels:
         if not level or len(level) > 60 or any(sign in level for sign in '\n\r\t"{}[]:'):
-            raise ValueError(f"has a level that is no word: {level!r}; use a few letters or digits")
+            raise ValueError(f"has a level that is not a word: {level!r}; use a few letters or digits")
 
 
 def _level_text(level: Any) -> str:

@@ -180,7 +180,7 @@ def _parse_score(value: Any, where: str, *, decimal_comma: bool) -> float | None
     try:
         return float(number) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"{where}: the score {_clean_text(value)!r} is no number") from None
+        raise UsageError(f"{where}: the score {_clean_text(value)!r} is not a number") from None
 
 
 _TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".gz")
@@ -219,7 +219,7 @@ def import_results(
 def _read_file(path: Path, model: str | None, columns: Mapping[str, str] | None) -> list[ForeignResult]:
     """Read a file by its suffix and name; tables are the last resort."""
     if not path.is_file():
-        raise UsageError(f"{path} is no file")
+        raise UsageError(f"{path} is not a file")
     suffix = path.suffix.lower()
     if suffix == ".eval":
         return [read_inspect(path)]

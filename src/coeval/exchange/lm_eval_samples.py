@@ -100,7 +100,7 @@ def _read_prompt(arguments: Any) -> str:
 
 
 def _read_generated_text(sample: _LmEvalSample) -> str | None:
-    """Return the generated text; None if the task compares likelihoods, whose answer is no text."""
+    """Return the generated text; None if the task compares likelihoods, whose answer is not text."""
     first = sample.resps
     while isinstance(first, list) and first:
         first = first[0]

@@ -47,7 +47,7 @@ def load_dialect(host: Host) -> Dialect:
     import_path = _DIALECTS.get(host.dialect, host.dialect)
     dialect = import_object(import_path, host.name) if ":" in import_path else None
     if not isinstance(dialect, Dialect) or isinstance(dialect, type):
-        raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
+        raise UsageError(f"{host.name}: {host.dialect} is not a Dialect; reinstall its package")
     return dialect
 
 
@@ -266,7 +266,7 @@ def expand_vertex_name(settings: Mapping[str, str], model: str) -> str:
 def _check_location(location: str) -> str:
     if not re.fullmatch(r"[a-z0-9-]+", location):
         raise UsageError(
-            f"`{location}` is no location of Vertex AI; it reads like `global` or `us-central1` "
+            f"`{location}` is not a location of Vertex AI; it reads like `global` or `us-central1` "
             "(`providers.vertex.location`, GOOGLE_CLOUD_LOCATION or parameters.location)."
         )
     return location
@@ -295,7 +295,7 @@ _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml
 # Where `ollama serve` listens unless ``OLLAMA_HOST`` says otherwise.
 _OLLAMA_PORT = 11434
 _HERE = "127.0.0.1"
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is not an address to ask, and nothing is bound
 
 
 def locate_azure_openai(base: ConfiguredAddress) -> ApiPlace:

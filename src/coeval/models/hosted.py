@@ -111,7 +111,7 @@ def _make_list_call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) ->
         except Undecodable as error:
             # Some servers answer whatever is asked: asking again takes half a second and brings the same.
             said = excerpt(reply.body, redactor) or "nothing"
-            message = f"it answers with what is no list of models ({error}): {said}"
+            message = f"it answers with what is not a list of models ({error}): {said}"
             raise Unreadable(message, retry_advised=False) from error
         models = tuple(model._replace(id=redactor.redact_answer(model.id)) for model in page.models)
         return page._replace(models=models)

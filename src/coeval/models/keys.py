@@ -249,7 +249,7 @@ def _check_provider_name(name: Any, problems: list[str]) -> bool:
     # A key pasted in the place of a name is not repeated.
     quoted = f"`{name}`" if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else "a name"
     problems.append(
-        f"`providers` holds {quoted} that is no provider; {_suggest_name(name, HOSTS)} "
+        f"`providers` holds {quoted} that is not a provider; {_suggest_name(name, HOSTS)} "
         "An account of your own says its `interface:`."
     )
     return False

@@ -185,7 +185,7 @@ def parse_names(text: str | None) -> list[str] | None:
 
 
 def parse_steps(value: Sequence[int] | str | int | None) -> list[int] | None:
-    """Parse ``120,240``, a list or a number, and sort the steps. Raises UsageError: one is no number."""
+    """Parse ``120,240``, a list or a number, and sort the steps. Raises UsageError: one is not a number."""
     if value is None:
         return None
     numbers = split_names(value) if isinstance(value, str) else value

@@ -365,7 +365,7 @@ def read_string_constant(source: str, path: str) -> str:
             func=ast.Attribute(value=ast.Constant(value=str(text)), attr="strip"), args=[], keywords=[]
         ):
             return text.strip()
-    raise SourceFailed(f"the constant {path} is no text that can be read without running code")
+    raise SourceFailed(f"the constant {path} is not text that can be read without running code")
 
 
 def _find_dict_entry(node: ast.expr | None, key: str) -> ast.expr | None:

@@ -271,7 +271,7 @@ class Library:
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """Read the records of a data file: JSONL or, by extension, JSON (array or object) or CSV. Raises
-    UsageError: the file cannot be read, or a line of it is no record; the message has file and line."""
+    UsageError: the file cannot be read, or a line of it is not a record; the message has file and line."""
     try:
         with TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as file:
             match path.suffix.lower():
@@ -295,12 +295,12 @@ def _decode_json(text: str, path: Path, line: int) -> Any:
     try:
         return decode(text)
     except Undecodable as error:
-        raise UsageError(f"{path}:{line} is no JSON: {error}") from error
+        raise UsageError(f"{path}:{line} is not JSON: {error}") from error
 
 
 def _require_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{where} is no JSON object")
+        raise UsageError(f"{where} is not a JSON object")
     return value
 
 

@@ -484,6 +484,6 @@ def explain_wrong_address(reply: HttpReply, base_url: str, redactor: Redactor) -
     """Explain a 404 that is not the API's own: say what the base URL must be."""
     if reply.status != 404 or dialect.read_error_fields(reply.body, _AnthropicProblem).type is not None:
         return None
-    hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
+    hint = f"this is not Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = read_error_message(reply.body, redactor)
     return NotFound(f"{words}; {hint}" if words else hint, status=404)

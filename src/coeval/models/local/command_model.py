@@ -153,7 +153,7 @@ class CommandModel(OwnCode):
             reply = decode(line)
         except Undecodable as error:
             raise Unreadable(
-                self._describe_failure(program, f"wrote a line that is no JSON ({error})")
+                self._describe_failure(program, f"wrote a line that is not JSON ({error})")
             ) from error
         echoed = reply.get("id") if isinstance(reply, Mapping) else None
         if echoed != number:
@@ -175,7 +175,7 @@ class CommandModel(OwnCode):
             return output.decode(errors="ignore") if cut else decode_utf8(output)
         except Undecodable as error:
             raise Unreadable(
-                self._describe_failure(program, f"wrote what is no text: {error}"), retry_advised=False
+                self._describe_failure(program, f"wrote what is not text: {error}"), retry_advised=False
             ) from error
 
     def _describe_failure(self, program: _Program, what: str) -> str:

@@ -219,7 +219,7 @@ def _parse_interval(text: str) -> float:
         interval_s = math.nan
     if not 0 <= interval_s <= LONGEST_INTERVAL_S:
         raise UsageError(
-            f"{INTERVAL} in the environment is no number of seconds from 0 to {LONGEST_INTERVAL_S:,.0f}; "
+            f"{INTERVAL} in the environment is not a number of seconds from 0 to {LONGEST_INTERVAL_S:,.0f}; "
             f"correct it (0.01 is at most 100 requests a second, 0 no throttle) or unset it"
         )
     return interval_s

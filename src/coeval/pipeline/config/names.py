@@ -67,7 +67,7 @@ def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
     """Return what is wrong with a model's, task's or experiment's name, and the remedy; None if valid."""
     if not (is_valid_model_name(name) if is_model else is_valid_name(name)):
         slash = ", '/'" if is_model else ""
-        return f"'{name}' is no name; use letters, digits, '-', '_'{slash} and '.' only"
+        return f"'{name}' is not a valid name; use letters, digits, '-', '_'{slash} and '.' only"
     if "__" in name or name != name.strip("_"):
         return f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there"
     if len(name) > LONGEST_FILE_NAME:

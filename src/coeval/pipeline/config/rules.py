@@ -48,7 +48,7 @@ def check_account(model_path: KeyPath, account: Any, access_key: Any) -> Iterato
         return
     if not is_account_name(account):
         message = (
-            "is no name of an account: letters, digits and - _ . alone, and nothing that looks like a key, "
+            "is not an account name: letters, digits and - _ . alone, and nothing that looks like a key, "
             "which belongs into access_key or a key file"
         )
         yield Finding((*model_path, "account"), "V-26", message)
@@ -359,7 +359,7 @@ def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
         elif folder.resolve() == Path(storage, draft.get("experiment", "id", default="")).resolve():
             yield Finding(path, "V-10", f"names this run's own folder; use {CONTINUE} to resume '{source}'")
         elif not RunDir(folder).is_run() and not RunDir(folder).config.exists():
-            message = f"{folder} is no run: it holds neither meta.json nor any artifacts; name one that is"
+            message = f"{folder} is not a run: it holds neither meta.json nor any artifacts; name one that is"
             yield Finding(path, "V-10", message)
     if source is not None or not draft.is_sound("experiment", "resume_from"):
         return
@@ -378,7 +378,7 @@ def _check_batch_settings(draft: Draft) -> Iterator[Finding]:
         for phase in phases if isinstance(phases, dict) else ():
             if phase not in BATCH_PHASES:
                 way = Suggestion(phase, BATCH_PHASES, "phases:")
-                yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches", way)
+                yield Finding((*path, phase), "V-13", f"'{phase}' is not a phase with batches", way)
     match draft.get("experiment", "batch_poll_s"):
         case [float() | int() as first, float() | int() as most] if first > most:
             way_out = f"the first pause ({first:g} s) is longer than the longest ({most:g} s); swap them"

@@ -111,9 +111,9 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
     try:
         fields = decode(text, dict[str, msgspec.Raw])
     except Misshapen:
-        return "it is no JSON object"
+        return "it is not a JSON object"
     except Undecodable as error:
-        return f"it is no JSON: {error}"
+        return f"it is not JSON: {error}"
     own = _scalar_to_text(fields.get("id"))
     if not own:
         return "it has no `id`, text or a number"
@@ -140,7 +140,7 @@ def _build_supplied_item(
     try:
         item = decode(line, Datapoint)
     except Undecodable as error:
-        return f"it is no item: {error}"
+        return f"it is not an item: {error}"
     if not is_good(item):
         return "it is the record of an item that failed"
     unused = tuple(name for name in fields if name not in _FIELDS)

@@ -189,7 +189,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
 def _describe_dropped_lines(dropped: Sequence[str]) -> str | None:
     if not dropped:
         return None
-    lines = "line is no record and was" if len(dropped) == 1 else "lines are no records and were"
+    lines = "line is not a record and was" if len(dropped) == 1 else "lines are not records and were"
     return f"{len(dropped):,} {lines} left out, the first at {dropped[0]}"
 
 

@@ -77,7 +77,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     by_people = request.anchor.name == LABELS
     source = RunDir(request.anchor.parent if by_people else request.anchor)
     if not source.is_run():
-        raise UsageError(f"{request.anchor} is no run; name a run's folder, or its {LABELS}")
+        raise UsageError(f"{request.anchor} is not a run; name a run's folder, or its {LABELS}")
     config = load_config(source.config)
     if any(task.judging == "pairwise" for task in config.tasks):
         raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")

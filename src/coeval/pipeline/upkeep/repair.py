@@ -166,7 +166,7 @@ class Examiner:
 
 
 def _classify_misfit(line: bytes, message: str) -> Flaw:
-    """Return what is wrong with JSON that is no record: an unknown level, or its fields."""
+    """Return what is wrong with JSON that is not a record: an unknown level, or its fields."""
     try:
         scores = decode(line, _LevelScores).scores
     except Undecodable:
@@ -288,7 +288,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     if is_legacy(folder.path):
         raise UsageError(
             f"{folder.path} has an older layout, which is read and never changed; start another id with "
-            f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
+            f"experiment.resume_from: {folder.path}, which converts it and leaves out what is not a record"
         )
     with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
@@ -493,7 +493,7 @@ class MissingRecords(NamedTuple):
 
 def find_missing_records(folder: RunDir) -> MissingRecords:
     """Find what a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` is None
-    without a usable configuration, for the older layout, and if the folder is no run."""
+    without a usable configuration, for the older layout, and if the folder is not a run."""
     if not folder.is_run() or isinstance(config := load_run_config(folder), str):
         return MissingRecords(None, ())
     try:

@@ -350,7 +350,7 @@ class _ViewHandlers:
 
     async def record_flag_and_note(self, request: web.Request) -> web.Response:
         folder = self._find_folder_and_mark_needed(request)
-        body = await read_body(request, _MarkBody, "this is no mark")
+        body = await read_body(request, _MarkBody, "this is not a mark")
         detail = await _query_items(folder, lambda browser: browser.read_detail(body.item, body.task))
         if detail is None:
             return refuse_request(404, f"there is no item {body.item}")
