@@ -337,7 +337,7 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(
         ((two[0], two[0]), "the same folder is named twice"),
         ((two[0], output(here / "c", "c", verdicts([1]), task="ifbench")), "nothing to compare"),
         ((two[0], here / "nowhere"), "there is no folder"),
-        ((*two, "--any"), "--any belongs to --fail-if-worse"),
+        ((*two, "--any"), "--any needs --fail-if-worse"),
         ((*two, "--json", "--markdown"), "exclude each other"),
     ):
         ended = coeval("compare", *arguments)

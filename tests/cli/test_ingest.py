@@ -313,7 +313,7 @@ def test_a_second_ingest_loses_nothing(here: Path, lab: Lab, coeval: Command) ->
     place = RunDir(lab.path).datapoints("story", "own")
     first = place.read_bytes()
     again = coeval(*command)
-    assert (again.code, "holds these 3 items already; nothing was written" in again.out) == (0, True)
+    assert (again.code, "already holds these 3 items; nothing was written" in again.out) == (0, True)
     other = ("ingest", "more.csv", "--config", lab.file, "--prompt", "question", "--id", "qid")
     refused = coeval(*other)
     assert refused.code == 1

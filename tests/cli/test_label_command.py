@@ -232,7 +232,7 @@ def test_what_is_no_sheet_is_refused(
         (["--factor", "rhyme"], "--factor rhyme: judges score plot"),
         (["--by", "an/na"], "--by 'an/na': write a name of letters"),
         (["--by", "cem", "--among", "anna,ben"], "--by cem is not among anna, ben"),
-        (["--item", "haiku"], "--item haiku: no judge scored an answer to such an item"),
+        (["--item", "haiku"], "--item haiku: no judge scored an answer to this item"),
         (["--item", "haiku", "--n", "3"], "--item picks answers by hand; leave out --n"),
         (["--sheet", "x.txt"], "x.txt: name a sheet of labels with .csv, which Excel opens"),
         (["--sheet", "x.csv", "--read", "y.csv"], "--sheet and --read exclude each other"),

@@ -184,7 +184,7 @@ async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> No
     [
         ((), "no credential was found that reaches a host"),
         (("--interface", "openia"), "there is no openia; there are anthropic, azure_ai"),
-        (("--interface", "simulated"), "these models are in this process"),
+        (("--interface", "simulated"), "these models run in this process"),
         (("--base-url", "http://127.0.0.1:9/v1"), "--base-url needs --interface"),
         (("--interface", "vllm", "--base-url", "127.0.0.1:9/v1"), "no http:// or https:// before its host"),
         (("--interface", "openai", "--config", "e.yaml"), "exclude each other"),

@@ -132,7 +132,7 @@ def require_folder(word: Path | None, run: Path | None, command: str) -> Path:
     """Return the one folder given to a command, as a word or by ``--run``. Raises UsageError: none is given,
     or two are."""
     if word is not None and run is not None and word != run:
-        raise UsageError(f"coeval {command} takes one folder, not two: leave out RUN or --run")
+        raise UsageError(f"coeval {command} takes one folder, not two; leave out RUN or --run")
     folder = run or word
     if folder is None:
         raise UsageError(f"name a folder: coeval {command} RUN, such as ./runs/quickstart")

@@ -42,7 +42,7 @@ def show_log_warnings() -> None:
 # Long enough for any real path's end; a crafted one does not flood the terminal.
 _LONGEST_NAME = 200
 _MAY_EXIT = ("coeval", "typer", "click")
-ALL_SAVED = "Interrupted; what was finished is on disk."
+ALL_SAVED = "Interrupted; finished work is on disk."
 
 
 def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:

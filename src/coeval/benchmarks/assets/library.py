@@ -211,7 +211,7 @@ class Library:
             if self.is_official(name, path):
                 return ""
             if path != self.cache.file_or_folder(asset):
-                return "another copy than the pinned one (it is used all the same)"
+                return "not the pinned copy (used all the same)"
             return f"damaged; `coeval datasets fetch {name}` replaces it"
         damaged = [
             parcel.file
@@ -258,11 +258,11 @@ class Library:
             flags["NLTK_DATA (in the environment)"] = None
         command = f"coeval datasets fetch {' '.join(failed)}"
         lines = [
-            "these are not there, and no source gives them:",
+            "these are missing, and no source provides them:",
             *lines,
-            f"Where there is a network, fetch them into {self.cache.root} (or a folder COEVAL_CACHE names):",
+            f"On a network, fetch them into {self.cache.root} (or a folder COEVAL_CACHE names):",
             f"  {command}",
-            f"From files or wheels that you have: {command} --from PATH",
+            f"From your own files or wheels: {command} --from PATH",
         ]
         if flags:
             lines.append(f"Or name your own copy with {', '.join(flags)}.")

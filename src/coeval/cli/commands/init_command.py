@@ -67,9 +67,7 @@ def write_experiment_or_sweep_file(
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
     target = file or Path(f"{_default_file_stem(kind, source or '')}.yaml")
     if target.suffix not in YAML_ENDINGS:
-        raise UsageError(
-            f"the name of FILE ends in .yaml; that of {target} does not: coeval init {kind} SOURCE FILE"
-        )
+        raise UsageError(f"FILE must end in .yaml, unlike {target}: coeval init {kind} SOURCE FILE")
     if target.exists():
         raise UsageError(f"{target} already exists; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:

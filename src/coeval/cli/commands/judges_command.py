@@ -113,7 +113,7 @@ def _run_check_or_exit(request: CheckRequest, keys: Path | None, *, dry_run: boo
         warn(
             streams.messages(),
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
-            "--start-over begins another.",
+            "--start-over begins a new one.",
         )
     options = RunOptions(continue_run=prepared.continues, checked_judge=prepared.judge)
     try:

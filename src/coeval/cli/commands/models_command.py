@@ -71,7 +71,7 @@ def models(
     if config is not None and interface is not None:
         raise UsageError("--config and --interface exclude each other; give one of them")
     if base_url is not None and interface is None:
-        raise UsageError("--base-url needs --interface: what is spoken there (openai, vllm, …)")
+        raise UsageError("--base-url needs --interface: the API served there (openai, vllm, …)")
     if base_url is not None and "://" not in base_url:
         raise UsageError(
             "--base-url has no http:// or https:// before its host; write it as in "
@@ -111,7 +111,7 @@ def _choose_host_specs(
             [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
         )
         if not at_interface:
-            raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
+            raise UsageError(f"--interface {interface}: these models run in this process; no host lists them")
         return at_interface
     return specs_with_credentials(keys)
 
@@ -119,8 +119,8 @@ def _choose_host_specs(
 def _survey_hosts_with_progress(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     if not specs:
         raise UsageError(
-            "no credential was found that reaches a host; coeval models --providers shows where they are "
-            "looked for, and coeval models --interface ollama asks a server that needs none"
+            "no credential for any host was found; coeval models --providers lists the places "
+            "searched, and coeval models --interface ollama lists a server that needs none"
         )
 
     def survey(context: SessionContext) -> Coroutine[Any, Any, list[HostReport]]:

@@ -366,10 +366,10 @@ def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Consol
             warn(
                 messages,
                 "Answers were cut off at max_tokens (of your own code: max_answer_bytes): raise it before "
-                "going on, or they will be again.",
+                "you continue, or it happens again.",
             )
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
-        first = "Raise what is used up first: the warnings above name it." if used_up else ""
+        first = "First raise the limits that the warnings above name." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
         first = first or describe_failure_if_only_checks_owed(RunDir(run.path), others)
         print_remedy(messages, summary.short, next_command, owed=summary.missing, first=first)

@@ -59,7 +59,7 @@ def simulate(
     for text in model:
         spec = parse_model_option(text, {"latency_s": latency})
         if spec.model in models:
-            raise UsageError(f"--model {spec.model} is given twice; give each model a name of its own")
+            raise UsageError(f"--model {spec.model} is given twice; give each model its own name")
         models[spec.model] = SimulatedModel(spec)
 
     def announce(actual_port: int) -> None:

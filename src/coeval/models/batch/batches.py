@@ -396,7 +396,7 @@ class BatchedModel(HostedModel):
                 else errors.ModelError("nothing came of it")
             )
         if not self._calls_models:
-            raise errors.Draining("only what batch jobs have brought is made records of")
+            raise errors.Draining("only finished batch jobs become records")
         if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
             queue.index.store_live_outcome(batch_index.BatchOutcome(key.hex(), answered.value))

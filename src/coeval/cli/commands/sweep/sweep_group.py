@@ -308,7 +308,7 @@ def _parse_named_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
         if not (name and folder):
             raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
         if name in folders:
-            raise UsageError(f"{flag} {text}: the name {name} already refers to {folders[name]}")
+            raise UsageError(f"{flag} {text}: {name} already names {folders[name]}")
         if not Path(folder).is_dir():
             raise UsageError(f"{flag} {text}: there is no folder {folder}")
         folders[name] = Path(folder)

@@ -79,7 +79,7 @@ def print_aggregates_and_check_gaps(
     for row in aggregated:
         for task in everywhere:
             figures = row.tasks.get(task)
-            notes = row.unscored.get(task, ("there are no results",)) if figures is None else figures.notes
+            notes = row.unscored.get(task, ("no results",)) if figures is None else figures.notes
             gaps = gaps or figures is None or not figures.complete
             for note in notes:
                 steps_by_note.setdefault((task, note), []).append(str(row.checkpoint.step))
