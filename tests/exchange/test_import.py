@@ -250,7 +250,7 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
             "a.jsonl:2 is not a promptfoo result",
         ),
         ("samples_x.jsonl", b"{}\n", "has no column for item, model, score"),
-        (f"samples_x_{DATE}.jsonl", b"{}\n", "is nothing that lm-eval writes"),
+        (f"samples_x_{DATE}.jsonl", b"{}\n", "is not lm-eval output"),
         ("a.csv", b"item,score\n1,2\n", "or the model with --model"),
         ("a.csv", b"item,model,score\n1,m,good\n", "the score 'good' is not a number"),
         ("a.csv", b'item,model,score\n1,m,"1,234"\n', "the score '1,234' is not a number"),

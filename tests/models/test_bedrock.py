@@ -399,8 +399,8 @@ async def test_every_kind_of_content_is_read_for_what_it_is() -> None:
             NotFound,
             "on-dem",
         ),
-        (Fault(400, "You exceeded it.", "ServiceQuotaExceededException"), RateLimited, "quota is spent"),
-        (Fault(429, "Too many tokens per day, please wait."), RateLimited, "the quota of the day is spent"),
+        (Fault(400, "You exceeded it.", "ServiceQuotaExceededException"), RateLimited, "quota is used up"),
+        (Fault(429, "Too many tokens per day, please wait."), RateLimited, "the daily quota is used up"),
         (Fault(400, "Input is too long for requested model."), BadRequest, "too long"),
     ],
 )

@@ -118,7 +118,7 @@ async def test_a_program_that_is_kept_answers_line_by_line() -> None:
         ("import sys; sys.exit('out of luck')", ServerFault, "ended with exit code 1: out of luck"),
         ("import os; os.kill(os.getpid(), 9)", ServerFault, "ended with exit code -9"),
         ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", Unreadable, "wrote what is not text"),
-        ("import time; time.sleep(60)", RequestTimeout, "gave no answer in 0.5 s"),
+        ("import time; time.sleep(60)", RequestTimeout, "returned no answer in 0.5 s"),
         (
             "import os, sys; sys.stdin.read(); os.close(1); import time; time.sleep(60)",
             RequestTimeout,
@@ -142,7 +142,7 @@ async def test_programs_that_fail(code: str, kind: type[ModelError], wrong: str)
         (LOOP.replace("{reply}", "{'text': None}"), Unreadable, "gave dict without a text"),
         (LOOP.replace("{reply}", "{'error': 'quota'}"), ServerFault, "answered with an error: quota"),
         (LOOP.replace("{reply}", "{'text': 'x' * 1_000_000}"), Unreadable, "a line that is too long"),
-        ("import time; time.sleep(60)", RequestTimeout, "gave no answer in 0.5 s"),
+        ("import time; time.sleep(60)", RequestTimeout, "returned no answer in 0.5 s"),
     ],
 )
 async def test_kept_programs_that_fail(code: str, kind: type[ModelError], wrong: str) -> None:

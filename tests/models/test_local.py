@@ -347,7 +347,7 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
             pass
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     absent = spec(Path("owner/no-such-model"))
-    with pytest.raises(UsageError, match=r"sought on the hub since no folder here has that name"):
+    with pytest.raises(UsageError, match=r"searched on the hub as no folder here has that name"):
         async with Models([absent], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)):
             pass
     monkeypatch.setattr(local, "find_spec", lambda _: None)

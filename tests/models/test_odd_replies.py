@@ -160,7 +160,7 @@ def test_arguments_of_a_tool_are_json_whether_they_come_as_an_object_or_a_text(
 
 def test_what_was_left_out_is_noted_once() -> None:
     reply = changed("openai", f"{MESSAGE}.content", [7, {"text": SAID}, 8])
-    assert decoded("openai", reply).notes == ("choices.message.content could not be read, and was left out",)
+    assert decoded("openai", reply).notes == ("choices.message.content could not be read and was left out",)
     assert decoded("openai", changed("openai", f"{MESSAGE}.content", SAID)).notes == ()
 
 

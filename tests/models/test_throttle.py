@@ -225,7 +225,7 @@ def _another_users(path: Path) -> None:
     [
         (_link, "symbolic link"),
         (_second_name, "it has another name, too"),
-        (_letter, "it holds something else"),
+        (_letter, "it is not a throttle file"),
         (_another_users, "it is another user's"),
         (Path.mkdir, "Is a directory"),
         (os.mkfifo, "it is a pipe"),

@@ -94,7 +94,7 @@ def _print_failure(error: BaseException) -> int:
         case OSError():  # the files of a run raise StoreError: this is the terminal's, or a pipe's
             return _print_system_error(error)
         case MemoryError():
-            print("out of memory; give this process more (ulimit -v)", file=sys.stderr)
+            print("out of memory; raise this process's limit (ulimit -v)", file=sys.stderr)
             return 1
         case _:
             return _print_message(error, 1, prefix="internal error: ")

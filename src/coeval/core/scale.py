@@ -138,7 +138,7 @@ def _is_worst_first(levels: list[str]) -> bool:
     if up != down:
         return up
     raise ValueError(
-        f"does not say which level is best; write the levels with numbers: {_example_numbers(levels)} if it "
+        f"does not say which level is best; give the levels numbers: {_example_numbers(levels)} if it "
         f"is {levels[-1]}, {_example_numbers(levels[::-1])} if it is {levels[0]}"
     )
 
@@ -152,7 +152,7 @@ def _scale_from_numbers(numbers: Mapping[str, Any]) -> RubricScale:
     _require_levels(list(numbers))
     for level, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise ValueError(f"gives {level} no number, but {number!r}")  # noqa: TRY004  as other findings
+            raise ValueError(f"gives {level} {number!r}, not a number")  # noqa: TRY004  as other findings
     rising = sorted(numbers, key=lambda level: float(numbers[level]))
     low, high = float(numbers[rising[0]]), float(numbers[rising[-1]])
     if low == high:

@@ -82,7 +82,7 @@ def read_table(
             score_by_judge = scores[task, owner, item, sample, metric]
             if judge in score_by_judge:
                 raise UsageError(
-                    f"{where}: {item} of {owner} has a second {metric}; tell them apart in a "
+                    f"{where}: {item} of {owner} has a second {metric}; distinguish them by a "
                     "column `sample` or `judge`"
                 )
             score_by_judge[judge] = _parse_score(
@@ -209,7 +209,7 @@ def import_results(
     ['ann', 'bob']
     """
     if scale is not None and (len(scale) != 2 or scale[0] == scale[1]):
-        raise UsageError("a scale has two ends, the worst and the best score: 1,5")
+        raise UsageError("a scale is the worst and the best score: 1,5")
     results = [result for file in files for result in _read_file(Path(file), model, columns)]
     if not results:
         raise UsageError("name the files to import")

@@ -98,7 +98,7 @@ def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     if credential is not None and _is_key_in_body(spec, credential):
         raise UsageError(
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
-            "take it out, as the key is sent without it."
+            "remove it; the key is sent anyway."
         )
     settings = _Settings(_merge_settings(host, credential, signer), host, who)
     dialect = load_dialect(host)
@@ -175,7 +175,7 @@ def _check_and_trim_base_url(url: str, who: str, name: str) -> str:
     )
     if position is not None:
         raise UsageError(
-            f"{who}: {name} holds a blank or another character that cannot be seen "
+            f"{who}: {name} holds a blank or an invisible character "
             f"(number {position} of {len(url)}); take it out."
         )
     try:
@@ -188,7 +188,7 @@ def _check_and_trim_base_url(url: str, who: str, name: str) -> str:
             "with its port as a number if it has one."
         )
     if "#" in url:
-        raise UsageError(f"{who}: {name} has a fragment (from # on), which no server is sent; take it out.")
+        raise UsageError(f"{who}: {name} has a fragment (from #), which no server receives; remove it.")
     if parsed.user is not None or parsed.password is not None or "?" in url:
         # A base_url is part of a run's snapshot and of messages; credentials must not be.
         raise UsageError(

@@ -60,7 +60,7 @@ CASES = [
     ("    rubric:", "    scale: [A, B, C]\n    rubric:", 16,
      "tasks[0].scale", "V-36", "{A: 0, B: 1, …} if it is C, {C: 0, B: 1, …} if it is A"),
     ("clarity: It is clear.", "clarity:\n        criterion: It is clear.\n        scale: [gut, mies]", 19,
-     "tasks[0].rubric.clarity.scale", "V-36", "write the levels with numbers"),
+     "tasks[0].rubric.clarity.scale", "V-36", "give the levels numbers"),
     ("clarity: It is clear.", "clarity:\n        criterion: It is clear.\n        description: 1", 19,
      "tasks[0].rubric.clarity.description", "V-18", "'criterion'"),
     ("    rubric:", "    label_attributes: [lenght]\n    rubric:", 16,

@@ -142,7 +142,7 @@ def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: i
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         spent, perhaps = dollars(account.spent_usd), dollars(account.settlements[-1].perhaps_usd)
-        settled = f"{name}: settled at {spent}, where {perhaps} was perhaps spent"
+        settled = f"{name}: settled at {spent}, replacing an uncertain {perhaps}"
         streams.say(streams.messages(), f"{settled}; usage.json records it.")
 
 

@@ -49,7 +49,7 @@ def find_program(spec: ModelSpec) -> str:
     program = str(spec.options["argv"][0])
     program_path = shutil.which(os.path.expanduser(program))  # noqa: PTH111  Path's raises for an unknown name
     if program_path is None:
-        where = "no such file that can be run" if os.sep in program else "not on the PATH"
+        where = "not an executable file" if os.sep in program else "not on the PATH"
         raise UsageError(f"model {spec.name}: its program {program} is {where}; correct argv")
     return program_path
 

@@ -270,7 +270,7 @@ class _RedirectGuard:
         """Raise SourceFailed unless a redirect may be followed."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
+            raise SourceFailed(f"{self._shown} redirects to an address that is not http:// or https://")
         self._redirected = True
         self._allow_or_check_nearness(
             _rate_nearness_by_name(unquote(parts.hostname or "")), _port_or_zero(parts)
