@@ -163,7 +163,7 @@ def test_a_teacher_that_is_not_heard_is_told(
     monkeypatch.setattr(SimulatedModel, "complete", mute)
     ended = coeval("generate", "--config", lab.file, "--out", here / "out.yaml")
     assert ended.code == 3
-    assert "story: rubric is without what ben would have proposed" in ended.err
+    assert "story: rubric lacks proposals from ben" in ended.err
     assert "# proposed by ann\n" in (here / "out.yaml").read_text()
 
 

@@ -154,7 +154,7 @@ def test_a_row_that_makes_no_item_is_told_by_line_and_may_be_left_out(
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question")
     assert ended.code == 1
     assert reported in ended.err
-    assert "leave such rows out with --skip-bad. Nothing was written." in ended.err
+    assert "skip such rows with --skip-bad. Nothing was written." in ended.err
     assert not lab.path.exists()
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question", "--skip-bad")
     if name.startswith(("nested", "parts")):  # they have no other row

@@ -215,7 +215,7 @@ def test_items_of_ones_own_are_counted_read_and_what_lacks_is_told(here: Path, c
     for shown in (counted.err, ended.stderr):
         assert "story.exam.datapoints.jsonl:2: the line is blank" in shown
         assert shown.count("story.exam.datapoints.jsonl:3: the field `answer` is not used") == 1
-        assert "story.exam.datapoints.jsonl holds 2 of the 3 items that sampling.total asks for" in shown
+        assert "story.exam.datapoints.jsonl holds 2 of the 3 items that sampling.total requires" in shown
     assert re.search(r"data_generation +3 +2 +1 +1 not supplied", ended.stderr)
     assert "ann" in ended.stdout
 

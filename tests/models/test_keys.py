@@ -111,7 +111,9 @@ def test_an_account_that_is_not_there_is_told(
 
 
 def test_an_account_without_any_key_file_is_told_where_one_may_stand(places: Places) -> None:
-    with pytest.raises(UsageError, match=r"a key file \(keys, .*none of these exists\); no account is named there"):
+    with pytest.raises(
+        UsageError, match=r"a key file \(keys, .*none of these exists\); no account is named there"
+    ):
         places.load().credential("openai", account="team-b")
 
 

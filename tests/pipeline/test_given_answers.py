@@ -162,7 +162,7 @@ def test_rows_of_no_item_and_rows_twice_are_told_by_line(lab: Lab) -> None:
     answers(lab.folder, [*rows, ("Nobody asked", "x"), ("Great!", "bad"), ("Nor this", "y"), ("", "z")])
     found = "\n".join(warnings(lab))
     assert "answers.csv:6: no item has this prompt (also on line 8)" in found
-    assert "answers.csv:7: the prompt stood on line 2 already; the first one counts" in found
+    assert "answers.csv:7: the prompt is already on line 2; the first one counts" in found
     assert "answers.csv:9: its `q` is empty" in found
     run = lab.run()
     assert run.exit_code == 0
@@ -322,7 +322,7 @@ def test_another_run_takes_them_over(lab: Lab) -> None:
             {**prod(), "tasks": ["sentimet"]},
             "students[0].tasks[0]  V-07  no task is named 'sentimet'; did you",
         ),
-        ({**prod(), "name": "cat"}, "students[0].name  V-02  'cat' is the name of models[0] already"),
+        ({**prod(), "name": "cat"}, "students[0].name  V-02  'cat' is already the name of models[0]"),
         ({**prod(), "name": "a__b"}, "students[0].name  V-04"),
         ({**prod(), "name": "exact_match"}, "students[0].name  V-04  'exact_match' is reserved"),
         (

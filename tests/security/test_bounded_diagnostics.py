@@ -203,4 +203,4 @@ def test_doubts_are_bounded_too(tmp_path: Path) -> None:
     path.write_text(under("  quota:\n", "    q@: {max_calls: 1}")(5_000))
     found = list(islice(find_doubtful_settings(load_config(path)), 1_000))
     assert len(found) == MOST_SHOWN + 1
-    assert found[-1] == "there is more to doubt in this file; the first 100 are shown"
+    assert found[-1] == "there are more warnings for this file; the first 100 are shown"

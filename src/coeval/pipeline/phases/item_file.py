@@ -142,7 +142,7 @@ def _build_supplied_item(
     except Undecodable as error:
         return f"it is not an item: {error}"
     if not is_good(item):
-        return "it is the record of an item that failed"
+        return "it is the record of a failed item"
     unused = tuple(name for name in fields if name not in _FIELDS)
     return SuppliedItem(line + b"\n", item, bool(filled), unused)
 
@@ -251,7 +251,7 @@ class ItemFile:
         """Parse a line and add its item, or note its problem."""
         if text.startswith(BOM):
             self.rewritten = True
-            self.remarks.note("a byte order mark is left out", number)
+            self.remarks.note("a byte order mark is removed", number)
         if not text.removeprefix(BOM).strip():
             self.rewritten = True
             self.remarks.note("the line is blank", number)
@@ -264,7 +264,7 @@ class ItemFile:
         first = self.add_record_and_find_first_line(supplied.line, supplied.item, number)
         if first != number:
             self.remarks.note(
-                f"the id {supplied.item.id} stood on line {first} already; the last one counts", number
+                f"the id {supplied.item.id} is already on line {first}; the last one counts", number
             )
         for remark in _describe_oddities(supplied, self.source.task):
             self.remarks.note(remark, number)
