@@ -155,7 +155,7 @@ def test_a_budget_ends_a_run_of_what_costs(lab: Lab, coeval: Command) -> None:
         (
             "python",
             {},
-            "models[1].parameters  V-39  says no `callable`, which python needs; write {callable: app",
+            "models[1].parameters  V-39  lacks `callable`, which python needs; write {callable: app",
         ),
         (
             "command",
