@@ -279,7 +279,7 @@ def test_only_its_tasks_are_answered_by_a_student(lab: Lab) -> None:
 def test_a_table_that_is_gone_leaves_the_answers_that_are_there(lab: Lab) -> None:
     assert lab.run().exit_code == 0
     (lab.folder / "answers.csv").unlink()
-    assert any("that were taken before are used" in said for said in warnings(lab, continue_run=True))
+    assert any("the earlier answers of" in said for said in warnings(lab, continue_run=True))
     assert lab.run(continue_run=True).exit_code == 0
     lab.id = "exp2"
     with pytest.raises(
@@ -360,7 +360,7 @@ def test_only_models_names_a_student_whose_answers_exist(lab: Lab) -> None:
     judged(lab).models.append(model("ann", "student"))
     assert lab.run(only_models=["prod-v7"]).exit_code == 0
     assert {record["student_model_id"] for record in lab.lines("evaluation")} == {"prod-v7"}
-    with pytest.raises(ConfigError, match="'prod-v8', which is none of them; did you mean 'prod-v7'"):
+    with pytest.raises(ConfigError, match="'prod-v8', which is not one of them; did you mean 'prod-v7'"):
         lab.run(only_models=["prod-v8"], continue_run=True)
 
 

@@ -159,7 +159,7 @@ def test_a_table_that_is_gone_leaves_the_items_that_were_taken(lab: Lab) -> None
     lab.models.append(model("dan", "student"))
     assert lab.run(continue_run=True).exit_code == 0
     assert lab.counts()[1] == 12
-    assert "the items that were taken on" in (lab.path / "run.log").read_text()
+    assert "the items imported on" in (lab.path / "run.log").read_text()
 
 
 def test_a_new_run_takes_over_answers_to_the_same_rows(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_all_items_are_those_of_a_table(lab: Lab) -> None:
             "sampling": {"total": "all"},
         }
     ]
-    assert "V-32  is all, which only a task with `items` allows whose rows these are" in refused(lab)
+    assert "V-32  is all, which only a task with `items` allows" in refused(lab)
     lab.tasks = [sentiment()]
     lab.models = [model("items", "student")]
     assert "V-32  'items' is the teacher of a task with items" in refused(lab)
@@ -294,7 +294,7 @@ def test_without_an_output_description_there_is_no_heading_for_one(
 ) -> None:
     assert reported_students(lab, monkeypatch) == "Name the mood.\n\nInput:\n\nGreat!"
     assert (
-        "the students of sentiment are not shown the values mood has (bad, good): name them in its "
+        "the students of sentiment are not shown the values of mood (bad, good): name them in its "
         "output_description, or declare them in target_attributes"
     ) in (lab.path / "run.log").read_text()
 

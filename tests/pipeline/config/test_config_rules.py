@@ -243,7 +243,7 @@ def test_a_limit_that_is_none_bounds_nothing_where_a_budget_holds(
     assert len(problems) == 1, problems
     key = parameter.replace(": {", ".")
     assert f"e.yaml:5  models[0].parameters.{key}  V-21  is -1" in problems[0]
-    assert "needs a bound; use a whole number, 1 or more" in problems[0]
+    assert "needs a limit; use a whole number, 1 or more" in problems[0]
 
 
 @pytest.mark.parametrize("empty", ["models: []", "models:", "models: {}", "models: none"])
@@ -321,7 +321,7 @@ def test_names_are_short_enough_together(check: Check, valid: str, old: str, fit
     (problem,) = check(text.replace(old, "name: " + "x" * (fits + 1)))
     assert "  tasks[0].name  V-04  " in problem
     assert named in problem
-    assert "has 240 characters" in problem
+    assert "of 240 characters" in problem
 
 
 def test_a_teacher_is_needed_only_for_work(check: Check, valid: str, folder: Path) -> None:
