@@ -121,7 +121,7 @@ async def test_a_429_without_a_time_ends_as_an_outage_does_after_ten_minutes() -
         assert (await refusals_for(asking, 500)).retry_advised
         last = await refusals_for(asking, 900)
         assert re.search(
-            r"nothing else for 6\d\d s and gives no time to retry: .* credit may be used up", str(last)
+            r"only this for 6\d\d s and names no time to retry: .* credit may be used up", str(last)
         )
         rest = await refused(asking)
         assert (rest.attempts, rest.retry_advised) == (1, False)
