@@ -28,8 +28,8 @@ _COLUMNS = (
 def _explain_columns(report: GateReport) -> str:
     return (
         "Points: candidate − base over n items; at least: its lower bound "
-        f"({100 * report.level:.4g}% confidence), items without a score counted as lost; allowed: the loss that "
-        "the policy allows; other judges: same verdict with judges as a sample."
+        f"({100 * report.level:.4g}% confidence), items without a score count as lost; allowed: the loss "
+        "that the policy allows; other judges: same verdict with judges as a sample."
     )
 
 
