@@ -137,9 +137,9 @@ def test_a_judge_that_leans_alike_in_two_tasks_adds_as_much_as_in_one() -> None:
     assert both is not None
     assert one.variance == pytest.approx(0.01 / 3)
     assert both.variance == pytest.approx(one.variance)
-    normalize_weights = estimate_judge_scatter([task, other])
-    assert normalize_weights is not None
-    assert normalize_weights.variance == pytest.approx(0)
+    opposed = estimate_judge_scatter([task, other])
+    assert opposed is not None
+    assert opposed.variance == pytest.approx(0)
 
 
 def test_judges_of_different_tasks_are_independent() -> None:

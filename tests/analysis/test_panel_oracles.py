@@ -16,9 +16,9 @@ from coeval.analysis.measures.agreement import (
     DEFAULT_LEVELS,
     PanelSums,
     Reweighting,
+    compute_alpha_and_icc,
     krippendorff_alpha,
-    measure_reliability,
-    sum_by_unit,
+    panel_sums_by_unit,
     tabulate_pair_levels,
 )
 from coeval.analysis.measures.judge_measures import compare_judge_pairs, measure_judge_pairs, measure_panel
@@ -148,12 +148,12 @@ def test_correlations_are_those_of_shrout_and_fleiss() -> None:
         np.array((ratings.sum(axis=1) ** 2).sum()),
         ratings.sum(axis=0),
     )
-    found = measure_reliability(sums)
+    found = compute_alpha_and_icc(sums)
     assert (round(float(found.single), 2), round(float(found.average), 2)) == (0.29, 0.62)
 
 
 def summed(levels: NDArray[np.int8]) -> PanelSums:
-    return PanelSums(*(np.asarray(part).sum(axis=0) for part in sum_by_unit(levels)))
+    return PanelSums(*(np.asarray(part).sum(axis=0) for part in panel_sums_by_unit(levels)))
 
 
 def test_a_single_student_is_told_from_nobody() -> None:

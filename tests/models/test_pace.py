@@ -67,7 +67,7 @@ class Asking:
         latency_s = self.host(self.size)
         self.now += latency_s / self.size
         self.answers += 1
-        slow = self._slowness.is_slow_after(0, latency_s, self.size)
+        slow = self._slowness.add_latency_and_check_slow(0, latency_s, self.size)
         if not slow and not self._slowness.is_trying:
             return None
         tried = self._slowness.count_slow_or_step_trial(self.size, self.now)

@@ -13,7 +13,7 @@ from coeval.models.pacing.window import Window
 def answer(window: Window, count: int, now: float, latency_s: float = 1.0) -> float:
     """So many answers to requests sent when all slots were in use."""
     for _ in range(count):
-        window.record_answer(0, latency_s, int(window.size), now)
+        window.record_answer_and_resize(0, latency_s, int(window.size), now)
     return window.size
 
 
@@ -101,9 +101,9 @@ def test_a_probe_that_fails_is_taken_back_without_a_pause_and_the_next_waits_twi
 def test_time_outs_halve_once_for_all_that_were_in_flight_together() -> None:
     window = Window(256, 128)
     for _ in range(128):
-        window.record_timeout(0.0, 20.0, alone=False)
+        window.record_timeout_and_shrink(0.0, 20.0, alone=False)
     assert window.size == 64
-    window.record_timeout(20.5, 40.5, alone=False)
+    window.record_timeout_and_shrink(20.5, 40.5, alone=False)
     assert window.size == 32
     assert answer(window, 1, 45.0) == 32, "what timed out is not taken for good again"
 
@@ -111,10 +111,10 @@ def test_time_outs_halve_once_for_all_that_were_in_flight_together() -> None:
 def test_silence_leaves_a_few_in_flight() -> None:
     window = Window(256, 128)
     for n in range(10):
-        window.record_timeout(n * 20 + 0.5, n * 20 + 20.0, alone=True)
+        window.record_timeout_and_shrink(n * 20 + 0.5, n * 20 + 20.0, alone=True)
     assert window.size == 16
     window = Window(256, 4)
-    window.record_timeout(0.0, 20.0, alone=True)
+    window.record_timeout_and_shrink(0.0, 20.0, alone=True)
     assert window.size == 4
 
 
@@ -137,11 +137,11 @@ def test_whatever_happens_it_is_between_one_and_the_ceiling(
         now += passed
         match what:
             case "answer":
-                window.record_answer(0, took, int(window.size), now)
+                window.record_answer_and_resize(0, took, int(window.size), now)
             case "refused" | "again":
                 window.record_refusal_and_check_spacing(now - took, now, is_spacing=what == "again")
             case "late" | "silent":
-                window.record_timeout(now - took, now, alone=what == "silent")
+                window.record_timeout_and_shrink(now - took, now, alone=what == "silent")
             case _:
                 window.grow_to_start()
         assert 1 <= window.size <= ceiling

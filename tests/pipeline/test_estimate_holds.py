@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 from pipeline.experiments import ROLES, Lab, model, quiz, task
 
-from coeval.api import load_config, load_keys
+from coeval.api import load_config
 from coeval.engine.progress import Unwatched
 from coeval.engine.session import SessionContext
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.experiments import FOLDERS, PHASES, ROLES, Lab, listen, model, quiz, task
 
-from coeval.api import load_config, load_keys, run
+from coeval.api import load_config, run
 from coeval.core.errors import UsageError
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
 from coeval.pipeline.config.schema import Config

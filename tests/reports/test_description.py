@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pipeline.experiments import Lab, listen, model, quiz, task
 
-from coeval.api import load_keys
 from coeval.cli.views.description_view import preview_experiment
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.reports.content import Report
 from coeval.reports.description_report import description_report

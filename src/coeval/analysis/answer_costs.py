@@ -27,7 +27,7 @@ class AnswerCost(NamedTuple):
     seconds: float | None
 
 
-class AnswerFigures(NamedTuple):
+class CostsAndTimes(NamedTuple):
     """Cost and seconds of each answer, (A,), NaN where unknown; with indices of their items and students."""
 
     item: NDArray[np.int64]
@@ -91,7 +91,7 @@ def _(reader: RunReader) -> dict[str, AnswerCost]:
     )
 
 
-def read_costs_and_seconds(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
+def read_costs_and_seconds(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> CostsAndTimes:
     """Read the cost and seconds of some students' answers to some items. Raises as `costs_by_model`."""
     item_codes = {item: code for code, item in enumerate(items)}
     student_codes = {student: code for code, student in enumerate(students)}
@@ -102,4 +102,4 @@ def read_costs_and_seconds(reader: RunReader, items: Sequence[str], students: Se
     ]
     table = np.array(rows, np.float64).reshape(-1, 4)
     codes = table[:, :2].astype(np.int64)
-    return AnswerFigures(codes[:, 0], codes[:, 1], table[:, 2], table[:, 3], tuple(students))
+    return CostsAndTimes(codes[:, 0], codes[:, 1], table[:, 2], table[:, 3], tuple(students))

@@ -17,7 +17,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtr, ndtri, ndtri_exp, stdtrit
+
+from coeval.analysis.special import betaincinv, ndtr, ndtri, ndtri_exp, stdtrit
 
 Floats: TypeAlias = NDArray[np.float64]
 _Sums = TypeVar("_Sums", float, NDArray[np.float64])

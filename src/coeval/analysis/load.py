@@ -32,9 +32,8 @@ from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.errors import UsageError
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks
-from coeval.store.rundir import RECORD_FILES, RunDir
+from coeval.store.output_folder import list_output_tasks
+from coeval.store.rundir import RunDir
 
 
 def open_reader(folder: str | Path, planned: Planned | None = None) -> Reader:
@@ -43,32 +42,3 @@ def open_reader(folder: str | Path, planned: Planned | None = None) -> Reader:
     if not RunDir(folder).is_run() and list_output_tasks(Path(folder)):
         return OutputReader(folder)
     return RunReader(folder, planned)
-
-
-def is_readable(folder: Path) -> bool:
-    """Check whether a folder is a run, or holds results of ``eval-framework``."""
-    return RunDir(folder).is_run() or bool(list_output_tasks(folder))
-
-
-def require_run_for(folder: Path, lacking_results: str) -> RunDir:
-    """Return the run in a folder that `is_readable`. Raises UsageError: it holds results of
-    ``eval-framework``, which have no ``lacking_results``."""
-    if not RunDir(folder).is_run():
-        raise UsageError(f"{folder} holds results of eval-framework, which have no {lacking_results}")
-    return RunDir(folder)
-
-
-def list_possible_source_files(folder: Path) -> list[Path]:
-    """List the files from which everything that `open_reader` shows of a folder follows, existing or not."""
-    run = RunDir(folder)
-    if run.is_run():
-        return [*(file for kind in RECORD_FILES for file in run.files(kind)), run.config, run.inherited]
-    files = []
-    for task in list_output_tasks(folder):
-        files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
-    return files
-
-
-def find_writer_pid(folder: Path) -> int | None:
-    folders = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
-    return next((pid for path in folders if (pid := RunDir(path).writer_pid()) is not None), None)

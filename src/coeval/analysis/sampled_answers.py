@@ -12,13 +12,13 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, clustered_standard_error, mean_over_strata
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, read_grid_with_removed
 from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.special import gammaln
 
 WHOLE = "(whole answer)"
 """In the place of a factor, where the scores are those of whole answers."""

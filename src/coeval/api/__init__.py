@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -25,7 +24,7 @@ from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, Store
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Watcher
 from coeval.models.batch.job_list import BatchMode
-from coeval.models.keys import Keys
+from coeval.models.keys import Keys, load_keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.run import run_phases as _arun
@@ -170,10 +169,3 @@ async def run_checked_config(
     if config.experiment.report and summary.shows_scores:
         await asyncio.to_thread(run.write_report)
     return run
-
-
-def load_keys(path: str | Path | None = None) -> Keys:
-    """Load credentials from ``path``, the usual key files and the environment."""
-    return Keys.load(
-        Path(path) if path is not None else None, env=os.environ, cwd=Path.cwd(), home=Path.home()
-    )

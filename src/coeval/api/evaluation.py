@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coeval.analysis.run_results import ModelCost
-from coeval.api import load_keys
 from coeval.api.run_handle import Run
 from coeval.api.stoppable import RunView, draw_progress, wait_for
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
@@ -21,6 +20,7 @@ from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.exchange.trackers import log_after_command, parse_destinations
+from coeval.models.keys import load_keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pipeline.config.settings_file import check_settings
 

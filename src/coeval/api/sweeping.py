@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.api import load_keys
 from coeval.api.stoppable import View, draw_progress, wait_for
 from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
@@ -16,6 +15,7 @@ from coeval.core.process_limits import require_space_to_read_results
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import log_after_command, parse_destinations
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.settings_file import check_settings
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import JobPlan, sweep_folder
@@ -133,8 +133,7 @@ def compare_sweeps(
     Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
     alike; StoreError: a file cannot be read at all.
 
-    >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0])
-    Ship run_a step 20, ...
+    >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0]) Ship run_a step 20, ...
     """
     require_space_to_read_results()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared

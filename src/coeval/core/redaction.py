@@ -261,15 +261,11 @@ class Redactor:
         """Compile the searches: strong secrets are searched for by their traces, short ones as words."""
         self._on_redaction = on_redaction
         self._names = _compile_names(names)
-        secret_names = [
-            s for s in dict.fromkeys(text.strip() for text in secrets) if not self._names.fullmatch(s)
-        ]
-        self._strong = [secret for secret in secret_names if not is_weak(secret)]
+        unnamed = [s for s in dict.fromkeys(text.strip() for text in secrets) if not self._names.fullmatch(s)]
+        self._strong = [secret for secret in unnamed if not is_weak(secret)]
         # Several words, such as `sk-test-key`, may be honest in an answer; a message can do without them.
         short = [
-            s
-            for s in secret_names
-            if len(s) >= _SHORT and is_weak(s) and not (is_too_common(s) and s.isalnum())
+            s for s in unnamed if len(s) >= _SHORT and is_weak(s) and not (is_too_common(s) and s.isalnum())
         ]
         self._short = re.compile(
             "|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short) or r"(?!)"

@@ -283,7 +283,7 @@ def select_hosted(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
 async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     """Query all hosts and credentials at once, in the order of the models; no model is called. Raises
     UsageError: the pricing file cannot be used."""
-    prices.check_interfaces(HOSTS, HOSTS.own)
+    prices.refuse_unknown_interfaces(HOSTS, HOSTS.own)
     reports: list[HostReport | ModelAddress] = []
     names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}
     for spec in specs:

@@ -44,7 +44,7 @@ def make_terms(
 ) -> dict[str, Terms]:
     """Add its prices to each model's ``limits``, by name. ``sent``: its parameters in each role. Raises
     UsageError: the pricing file cannot be used, or another package's host has invalid prices."""
-    prices.check_interfaces(HOSTS, HOSTS.own)
+    prices.refuse_unknown_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
         tariff = find_common_tariff(spec, sent.get(spec.name) or ({},), prices)

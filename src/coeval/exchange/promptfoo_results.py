@@ -114,8 +114,7 @@ class _FooContent(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """A provider with a prompt: a column of promptfoo's table. ``number``: its place, None if not in the
-    file."""
+    """A provider with a prompt: a column of promptfoo's table, at place ``number`` if it is in the file."""
 
     provider: str
     provider_id: str

@@ -95,8 +95,7 @@ def log_results(
     folder: str | Path, to: Iterable[str] | str, tell: Callable[[str], None] = lambda _: None
 ) -> dict[str, int]:
     """Log the figures of a run, an output folder or a sweep, with its page and JSON; return by tracker how
-    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is
-    respected.
+    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is respected.
 
     ``folder``: a sweep's checkpoints are its steps. ``to``: ``mlflow``, ``wandb`` or ``trackio``, or
     several; ``wandb:my-project`` names the project. ``tell`` is called with a sentence where the folder
@@ -105,8 +104,7 @@ def log_results(
     Raises UsageError: the folder holds no results, or a tracker is not installed or did not take them;
     StoreError: a file cannot be read or written.
 
-    >>> list(coeval.log_results("runs/quickstart", to="mlflow"))
-    ['mlflow:coeval']
+    >>> list(coeval.log_results("runs/quickstart", to="mlflow")) ['mlflow:coeval']
     """
     from coeval.exchange.headlines import TrackedFolder
 

@@ -176,8 +176,7 @@ class _SearchText(NamedTuple):
     """A text prepared for searching values: ``text`` is case folded, its words separated by single blanks.
 
     ``cased`` is as long, in the original case. ``glued``: positions of blanks that replace ``-`` or ``_``
-    alone, which join one word to a reader. ``dashes``: positions of blanks that replace a dash amid
-    blanks.
+    alone, which join one word to a reader. ``dashes``: positions of blanks that replace a dash amid blanks.
     """
 
     text: str

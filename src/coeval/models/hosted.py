@@ -269,11 +269,11 @@ class HostedModel(Model):
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self._complete_adapting_to_refusals(request)
         except BadRequest as error:
-            return await self._retry_without(request, sent, error, structured=structured)
+            return await self._retry_without_refused(request, sent, error, structured=structured)
         completion = mark_if_cut_by_window(completion, lowest_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
-    async def _retry_without(
+    async def _retry_without_refused(
         self, request: Request, sent: Request, error: BadRequest, *, structured: bool
     ) -> Completion:
         """Retry without what the host refused, if the user did not set it. What its message names is left out
@@ -288,7 +288,7 @@ class HostedModel(Model):
         field = error.field if isinstance(error, FieldRejected) else ""
         may_go = bool(sent.labels) if field == self._dialect.labels_field else field in _list_droppable(sent)
         if may_go:
-            self._record_refused(self._refused_fields, field, field, error)
+            self._leave_out_and_warn_once(self._refused_fields, field, field, error)
             return await self._complete_adapting_to_refusals(request)
         named = isinstance(error, SchemaRejected)
         # A prompt that is too long is too long without a schema.
@@ -297,7 +297,9 @@ class HostedModel(Model):
             raise error
         at_once = self._answers_soon(request)
         if named and not (at_once and is_broken(error.status)):
-            self._record_refused(self._refused_schemas, schema.name, f"the schema {schema.name}", error)
+            self._leave_out_and_warn_once(
+                self._refused_schemas, schema.name, f"the schema {schema.name}", error
+            )
             return await self._complete_adapting_to_refusals(request)
         if not at_once:
             raise error
@@ -307,13 +309,12 @@ class HostedModel(Model):
             )
         except BadRequest:
             raise error from None
-        self._record_refused(self._refused_schemas, schema.name, f"the schema {schema.name}", error)
+        self._leave_out_and_warn_once(self._refused_schemas, schema.name, f"the schema {schema.name}", error)
         return completion
 
     def _send(
         self, request: Request, body: bytes, call: Call[Completion]
     ) -> Coroutine[Any, Any, Answered[Completion]]:
-        """Send a request's body, as `Http.post` does."""
         if self._priced:
             tokens = max_tokens_of_all_answers(request.sampling, self._spec)
             reservation = self._admission.make_reservation(len(body), tokens, request.priority)
@@ -367,10 +368,12 @@ class HostedModel(Model):
         sampling = request.sampling | SamplingParameters(rest={"cache": {"no-cache": True}})
         return msgspec.structs.replace(request, sampling=sampling, droppable=(*request.droppable, "cache"))
 
-    def _record_refused(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
-        if name not in refused:
-            refused.add(name)
-            _log.warning("%s is now called without %s: %s", self.name, shown, error)
+    def _leave_out_and_warn_once(
+        self, refused_names: set[str], name: str, description: str, error: ModelError
+    ) -> None:
+        if name not in refused_names:
+            refused_names.add(name)
+            _log.warning("%s is now called without %s: %s", self.name, description, error)
 
     def _answers_soon(self, _: Request) -> bool:
         """Check whether a trial request would be answered soon: not in a batch job of hours."""

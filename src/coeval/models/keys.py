@@ -9,6 +9,7 @@ No message made here holds a value.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -285,3 +286,9 @@ def is_account_name(name: str) -> bool:
 
 def _quote_account(name: str) -> str:
     return f"`{name}`" if is_account_name(name) else "that the model names"
+
+
+def load_keys(path: str | Path | None = None) -> Keys:
+    """Load credentials from ``path``, the usual key files and the environment."""
+    key_file = None if path is None else Path(path)
+    return Keys.load(key_file, env=os.environ, cwd=Path.cwd(), home=Path.home())

@@ -62,8 +62,7 @@ class RunSummary:
 
     ``interrupted``: somebody stopped it; ``notes`` are for the user; ``short``: files of items that people
     have to extend; ``batches``: jobs still open at providers; ``mixed``: the note on records of another
-    configuration, if any. Not ``begun``: stopped before it changed its folder, which may hold an earlier
-    run.
+    configuration, if any. Not ``begun``: stopped before it changed its folder, which may hold an earlier run.
     """
 
     phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})

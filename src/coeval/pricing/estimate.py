@@ -318,9 +318,9 @@ class BudgetFit(NamedTuple):
 
 
 def check_budget_fit(
-    name: str, budget_usd: float, spent_usd: float, line: EstimateLine, *, priced: bool
+    name: str, budget_usd: float, spent_usd: float, line: EstimateLine, *, all_priced: bool
 ) -> BudgetFit:
-    """Compare a cost with what is left of the budget ``name``. ``priced``: every price is known."""
+    """Compare a cost with what is left of the budget ``name``."""
     left = max(0.0, budget_usd - spent_usd)
     budget = f"{name} is {limit_in_dollars(budget_usd)}"
     if spent_usd:
@@ -328,7 +328,7 @@ def check_budget_fit(
     cost = line.cost_usd
     if cost is not None and cost.low > left:
         return BudgetFit(False, f"The estimate does not fit into the budget: {budget}.")
-    if cost is None or not priced:
+    if cost is None or not all_priced:
         return BudgetFit(False, f"Whether it fits into the budget is not known without all prices: {budget}.")
     if cost.high > left:
         return BudgetFit(False, f"The estimate may not fit into the budget: {budget}.")

@@ -196,9 +196,9 @@ class PriceBook:
         info = None if ids is None else _find_model(*ids)
         return None if info is None else info.context_window
 
-    def check_interfaces(self, interfaces: Container[str], suggested: Iterable[str]) -> None:
-        """Check the interfaces named in the directory's pricing file. The error suggests one of
-        ``suggested``. Raises UsageError: the file names an interface that is not in ``interfaces``."""
+    def refuse_unknown_interfaces(self, known_interfaces: Container[str], suggested: Iterable[str]) -> None:
+        """Raise UsageError where the directory's pricing file names an interface that is not known; it
+        suggests one of ``suggested``."""
         if not self._has_own_file:
             return
         routes = ((model, route) for model, routes in self.table.auto_routing.items() for route in routes)
@@ -209,7 +209,7 @@ class PriceBook:
             *((route.interface, f"auto_routing.{model}") for model, route in routes),
         )
         for interface, section in named:
-            if interface not in interfaces:
+            if interface not in known_interfaces:
                 near = get_close_matches(interface, suggested, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(suggested)}"
                 file = self._folder / pricing_file.LOCAL_FILE

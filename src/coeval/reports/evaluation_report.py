@@ -29,10 +29,11 @@ from coeval.reports.content import (
     link_rows,
     make_columns,
 )
+from coeval.reports.costs import cost_table
 from coeval.reports.experiment.judges_section import make_judges_section
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import column_of_field, metric_as_share, metric_error_as_share
-from coeval.reports.result_tables import Results, cost_table, read_results
+from coeval.reports.result_tables import Results, read_results
 
 # --- Trust in the judges of ``eval-framework``
 

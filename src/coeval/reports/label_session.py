@@ -37,9 +37,8 @@ class LabelRequest(NamedTuple):
     """Which answers a person wants to label.
 
     ``n``: how many (None: those drawn before, else `USUAL_N`); ``factors``: empty for all; ``among``: who
-    else labels them, with which ``overlap``. ``draws``: False neither draws anything new without ``n``,
-    nor limits the questions to these ``n``. ``items``: in place of a draw, all answers to these, picked by
-    hand.
+    else labels them, with which ``overlap``. ``draws``: False neither draws anything new without ``n``, nor
+    limits the questions to these ``n``. ``items``: in place of a draw, all answers to these, picked by hand.
     """
 
     by: str

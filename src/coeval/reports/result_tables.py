@@ -11,12 +11,8 @@ import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
+from coeval.analysis.measures import leaders
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
-from coeval.analysis.measures.leaders import (
-    failed_or_factor_unscored_notes,
-    label_only_notes,
-    leader_and_judges_sentences,
-)
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -47,10 +43,11 @@ from coeval.analysis.run_results import (
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
 from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.figures import MISSING, dollars, metric_text, missing_bounds_text, score_text
+from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
-from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.content import ReportColumn, ReportTable, make_columns
+from coeval.reports.costs import cost_table
 from coeval.reports.difference_table import leader_differences_table
 from coeval.reports.measure_table import MeasureTable, metric_as_share, single_model_metrics_table
 from coeval.reports.writers.markup import as_html
@@ -334,43 +331,6 @@ def _mark_name(name: str, removed: bool, *marks: str) -> str:
     return f"{name} ({', '.join(marks)})" if marks else name
 
 
-def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
-    """Make a row for each model, and one for the sum of several; ``+``: some answers have no known price."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            cost.model,
-            cost.requests,
-            cost.input_tokens,
-            cost.output_tokens,
-            _cost_cell(cost.cost_usd, partial=bool(cost.unpriced)),
-            cost.perhaps_usd or None,
-            cost.priced_by,
-        )
-        for cost in costs
-    ]
-    if len(costs) > 1:
-        of_all, counts = sum_costs(costs), (sum(row[at] for row in rows) for at in (1, 2, 3))  # type: ignore[misc]
-        perhaps = sum(cost.perhaps_usd for cost in costs) or None
-        rows.append(("total", *counts, _cost_cell(of_all.cost_usd, partial=of_all.is_partial), perhaps, None))
-    columns = (
-        ReportColumn("model", "Model"),
-        ReportColumn("requests", "Requests", "count", "Probes, samples and retries among them"),
-        ReportColumn("input", "Tokens in", "count", terminal="input"),
-        ReportColumn("output", "Tokens out", "count", terminal="output"),
-        ReportColumn("cost", "Cost", "usd"),
-        ReportColumn("perhaps", "Perhaps", "usd", "Requests that may have been billed"),
-        ReportColumn("priced_by", "Price from", terminal=""),
-    )
-    title = "Cost by model, in tokens and US dollars"
-    return ReportTable("models", title, columns, tuple(rows), bold=frozenset({(len(costs), 0)}))
-
-
-def _cost_cell(usd: float | None, *, partial: bool) -> Cell:
-    if not partial:
-        return usd
-    return f"{dollars(usd)}+" if usd else "unknown"
-
-
 # --- For a paper
 #
 # The best in bold where it is significantly ahead of all others.
@@ -512,7 +472,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     """Read a run's scores, labels, samples, comparisons and human labels."""
     measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
-    leads = leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    leads = leaders.leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
         students=student_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
@@ -523,8 +483,8 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(
-            *label_only_notes(grid, measures.labels),
-            *failed_or_factor_unscored_notes(reader, grid),
+            *leaders.label_only_notes(grid, measures.labels),
+            *leaders.failed_or_factor_unscored_notes(reader, grid),
             *reader.notes(),
         ),
         left_out=reader.left_out,

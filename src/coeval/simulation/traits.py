@@ -71,8 +71,7 @@ an experiment can be tried unchanged."""
 def name_family(model: str) -> str:
     """Return a model's family: its name up to the first ``-``, ``:`` or digit.
 
-    >>> name_family("sim-large"), name_family("llama3:8b")
-    ('sim', 'llama')
+    >>> name_family("sim-large"), name_family("llama3:8b") ('sim', 'llama')
     """
     head = re.match(r"[^-:\d]+", model)
     return head.group() if head else model

@@ -11,7 +11,7 @@ from pathlib import Path
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
 from coeval.store.jsonl import store_error
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import RECORD_FILES, RunDir
 
 RESPONSES = "responses.jsonl"
 SCORES = "scores.jsonl"
@@ -149,3 +149,33 @@ def _list_runs_below(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if RunDir(path).is_run())
     except OSError:  # it is no folder, or none of ours to look into
         return []
+
+
+def is_readable(folder: Path) -> bool:
+    """Check whether a folder is a run, or holds results of ``eval-framework``."""
+    return RunDir(folder).is_run() or bool(list_output_tasks(folder))
+
+
+def require_run_not_outputs(folder: Path, lacking_results: str) -> RunDir:
+    """Return the run in a folder that `is_readable`. Raises UsageError: it holds results of
+    ``eval-framework``, which have no ``lacking_results``."""
+    if not RunDir(folder).is_run():
+        raise UsageError(f"{folder} holds results of eval-framework, which have no {lacking_results}")
+    return RunDir(folder)
+
+
+def list_possible_source_files(folder: Path) -> list[Path]:
+    """List the files from which everything that is shown of a folder follows, existing or not."""
+    run = RunDir(folder)
+    if run.is_run():
+        return [*(file for kind in RECORD_FILES for file in run.files(kind)), run.config, run.inherited]
+    files = []
+    for task in list_output_tasks(folder):
+        files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
+    return files
+
+
+def find_writer_pid(folder: Path) -> int | None:
+    """Return the process at work in a folder, or in one of its tasks."""
+    folders = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
+    return next((pid for path in folders if (pid := RunDir(path).writer_pid()) is not None), None)

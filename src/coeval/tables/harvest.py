@@ -147,7 +147,7 @@ class Harvest:
         return [sentence for path, rows in self.problems.items() for sentence in rows.format_lines(path)]
 
 
-def sample_if_requested(items: Iterator[HarvestedItem], selection: Selection) -> Iterator[HarvestedItem]:
+def sample_if_set(items: Iterator[HarvestedItem], selection: Selection) -> Iterator[HarvestedItem]:
     """Yield a random sample in table order, drawn in one pass (Vitter 1985, algorithm R); all items if none
     is requested. Every subset is equally likely; a seed always draws the same one."""
     size = selection.sample_size

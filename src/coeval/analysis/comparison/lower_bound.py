@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri, stdtr
 
 from coeval.analysis.comparison.paired_difference import POWER, PairedScores, paired_difference
 from coeval.analysis.comparison.pairing import ScoredPairs
 from coeval.analysis.intervals import Floats
+from coeval.analysis.special import ndtri, stdtr
 
 # Of the two-sided level of 95 %: the share of losses beyond the margin that may pass.
 ONE_SIDED = 0.025

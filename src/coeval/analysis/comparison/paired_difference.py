@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, ndtr, stdtr, stdtrit
 
 from coeval.analysis.intervals import (
     ALPHA,
@@ -35,6 +34,7 @@ from coeval.analysis.panel.mean_squares import (
     means_by_judge,
     spread_over_judges,
 )
+from coeval.analysis.special import bdtr, ndtr, stdtr, stdtrit
 
 # --- Adjusted p-values
 

@@ -342,7 +342,7 @@ class Pairing:
         """Return the paired item means of a task in one metric, or over all factors (with weights or checks,
         an item needs a shared score in each of them); None if no item is paired."""
         shared = self._shared_scores(task, metric)
-        pairs = shared.pair_means(self.a, self.b).get(task)
+        pairs = shared.item_means_by_task(self.a, self.b).get(task)
         if pairs is None:
             return None
         scores = [shared.means_and_coverage(student) for student in (self.a, self.b)]

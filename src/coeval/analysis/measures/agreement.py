@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_variance_share
 from coeval.analysis.measures.score_grid import THREE_LEVELS, Codes
+from coeval.analysis.special import ndtr, ndtri, stdtrit
 
 # Low, Medium and High.
 LEVELS = 3
@@ -76,7 +76,7 @@ class PanelSums(NamedTuple):
     columns: Floats
 
 
-class PanelValues(NamedTuple):
+class AlphaAndIcc(NamedTuple):
     """Krippendorff's α, and intraclass correlations of one judge (``single``) and of the mean of all k."""
 
     alpha: Floats
@@ -84,7 +84,7 @@ class PanelValues(NamedTuple):
     average: Floats
 
 
-def sum_by_unit(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
+def panel_sums_by_unit(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
     """Return each unit's own sums. ``levels`` (N, k): of all k judges; ``values`` (K,): of the levels."""
     judges = levels.shape[1]
     counts = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
@@ -115,7 +115,7 @@ def krippendorff_alpha(coincidences: Floats) -> Floats:
     return np.where(expected > 0, alpha, np.nan)
 
 
-def measure_reliability(sums: PanelSums) -> PanelValues:
+def compute_alpha_and_icc(sums: PanelSums) -> AlphaAndIcc:
     """Compute α, ICC(2,1) and ICC(2,k): two-way random effects, absolute agreement (Shrout and Fleiss 1979).
 
     With the mean squares of units (R), judges (C) and the rest (E): ``(R − E) / (R + (k − 1)E + k(C −
@@ -131,7 +131,7 @@ def measure_reliability(sums: PanelSums) -> PanelValues:
         e = residual / ((units - 1) * (judges - 1))
         single = (r - e) / (r + (judges - 1) * e + judges * (c - e) / units)
         average = (r - e) / (r + (c - e) / units)
-    return PanelValues(krippendorff_alpha(sums.coincidences), single, average)
+    return AlphaAndIcc(krippendorff_alpha(sums.coincidences), single, average)
 
 
 # --- Intervals of agreement and reliability by Bayesian bootstrap

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
-from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import Floats, clustered_mean
@@ -84,6 +83,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import BY_TASK, student_rows
 from coeval.analysis.run_results import lacking_task_and_cut_off_sentences, missing_cut_off_or_empty_warnings
 from coeval.analysis.sampled_answers import measure_samples
+from coeval.analysis.special import stdtr
 from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize

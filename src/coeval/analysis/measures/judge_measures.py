@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
 from coeval.analysis.measures.agreement import (
+    AlphaAndIcc,
     BootstrapDraws,
     Ends,
     LevelScale,
     PanelSums,
-    PanelValues,
     Reweighting,
     bootstrap_interval,
-    measure_reliability,
+    compute_alpha_and_icc,
+    panel_sums_by_unit,
     smooth_level_shares,
-    sum_by_unit,
     tabulate_pair_levels,
     unseen_agreement_share,
     weight_of_end_items,
@@ -297,7 +297,7 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
         flat = _sum_complete_units(levels[is_complete], grid.scale, block, reweighting.blocks)
         ends = _panel_ends(levels[is_complete], grid.scale, count / items)
         drawn = _bootstrap_alpha_and_correlations(flat, grid.scale, ends, items, reweighting)
-        values = _panel_values_from_sums(flat.sum(axis=0), len(grid.scale))
+        values = _alpha_and_icc_from_sums(flat.sum(axis=0), len(grid.scale))
         measured = [
             Measured.with_bounds(
                 float(value), bootstrap_interval(of_draws, float(value), items), items, missing
@@ -316,10 +316,10 @@ def _flatten_sums(sums: PanelSums) -> Floats:
     return np.concatenate([tables, others, sums.columns], axis=-1)
 
 
-def _panel_values_from_sums(flat_sums: Floats, levels: int) -> PanelValues:
+def _alpha_and_icc_from_sums(flat_sums: Floats, levels: int) -> AlphaAndIcc:
     tables = flat_sums[..., : levels**2].reshape(*flat_sums.shape[:-1], levels, levels)
     units, squares, rows = (flat_sums[..., levels**2 + at] for at in range(3))
-    return measure_reliability(PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :]))
+    return compute_alpha_and_icc(PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :]))
 
 
 def _bootstrap_alpha_and_correlations(
@@ -334,7 +334,7 @@ def _bootstrap_alpha_and_correlations(
     weight, seen = weight_of_end_items(unseen), 1 - unseen
     drawn = reweighting.draw_sums(flat_sums)
     plain, both, worse, better = (
-        _panel_values_from_sums(reweighting.add_ends(drawn, ends, best * weight, worst * weight), levels)
+        _alpha_and_icc_from_sums(reweighting.add_ends(drawn, ends, best * weight, worst * weight), levels)
         for best, worst in ((0.0, 0.0), (1.0, 1.0), (seen, 1 + unseen / 4), (1.0, seen))
     )
     return (
@@ -352,7 +352,7 @@ def _sum_complete_units(
     step = max(_CHUNK // sums_by_block.shape[1], 1)
     for first in range(0, len(levels), step):
         chunk = slice(first, first + step)
-        columns = _flatten_sums(sum_by_unit(levels[chunk], scale)).T
+        columns = _flatten_sums(panel_sums_by_unit(levels[chunk], scale)).T
         sums_by_block += np.stack([np.bincount(block[chunk], column, blocks) for column in columns], axis=-1)
     return sums_by_block
 

@@ -141,7 +141,7 @@ def _measure_labels(
             name: _measure_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
         shared, scored = compared_labels.shared_scores(*label), sorted(_student_accuracies(measured[label]))
-        common[label] = {pair: shared.pair_means(*pair) for pair in combinations(scored, 2)}
+        common[label] = {pair: shared.item_means_by_task(*pair) for pair in combinations(scored, 2)}
     tests = sum(map(count_tested_pairs, common.values()))
     members = {
         label: family_members(strata_by_pair, looks=reader.looks, tests=tests)

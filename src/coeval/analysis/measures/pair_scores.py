@@ -44,7 +44,7 @@ class SharedScores:
         self._whole_rows: dict[tuple[int, frozenset[str]], _SharedRows] = {}
         self._last: tuple[tuple[str, str, frozenset[str]], tuple[_SharedRows, _SharedRows]] | None = None
 
-    def pair_means(
+    def item_means_by_task(
         self, first: str, second: str, excluded_judges: Collection[str] = ()
     ) -> dict[str, PairedScores]:
         """Return both students' means of each item over the scores they share, by task."""

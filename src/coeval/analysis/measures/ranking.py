@@ -147,7 +147,7 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
     common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[JudgeValues]]()
     for pair in combinations(scored, 2):
         without = excluded_judges(*pair) if excluded_judges is not None else ()
-        common[pair] = shared.pair_means(*pair, without)
+        common[pair] = shared.item_means_by_task(*pair, without)
         if common[pair]:
             judged[pair] = shared.judge_differences_by_task(*pair, common[pair], without)
     levels = {name: StudentMean(means[name], int(item_sums.units[codes[name]].sum())) for name in scored}
@@ -199,7 +199,7 @@ def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     scored = {
         (task, factor): strata[task]
         for task, factor in cuts.task_factors
-        if task in (strata := cuts.shared_scores(task, factor).pair_means(*pair))
+        if task in (strata := cuts.shared_scores(task, factor).item_means_by_task(*pair))
     }
     parts = weigh_factor_parts(grid, {part: paired_difference([pairs]) for part, pairs in scored.items()})
     with_factor = msgspec.structs.replace(gap, comes_from=find_factor_behind_lead(gap, parts))
@@ -225,7 +225,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
     tested, because their overall difference is not significant."""
     pair, shared = (min(first, second), max(first, second)), SharedScores(grid)
     gap = ranks.differences.get(pair)
-    common = {other_pair: shared.pair_means(*other_pair) for other_pair in ranks.differences}
+    common = {other_pair: shared.item_means_by_task(*other_pair) for other_pair in ranks.differences}
     if gap is None or not gap.significant or task not in common[pair]:
         return None
 
@@ -252,7 +252,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
 def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDifference | None:
     """Test how the second student differs from the first, as this pair alone; None if they share no score."""
     shared, pair = SharedScores(grid), (first, second)
-    strata = shared.pair_means(*pair)
+    strata = shared.item_means_by_task(*pair)
     judged = {pair: shared.judge_differences_by_task(*pair, strata)}
     members = family_members({pair: strata}, judged, grid.looks)
     return adjust_family([*members.values()])[0] if members else None

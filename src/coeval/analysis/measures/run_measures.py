@@ -1,7 +1,6 @@
 """The records that hold all measures of a run, and of an output folder of ``eval-framework``; and their JSON.
 
-Each part says by `Part` what it is and which analyses show it, each field of its records by `ShownAs`
-where.
+Each part says by `Part` what it is and which analyses show it, each field of its records by `ShownAs` where.
 """
 
 from __future__ import annotations

@@ -193,10 +193,8 @@ def measure_students(
     overall, by_task = means_by_group(everything, ("all",)), means_by_group(grid.items.task, grid.tasks)
     by_teacher = means_by_group(grid.items.teacher, grid.teachers)
     by_factor, by_part = _means_by_factor(grid)
-    by_judge = _merge_parts_by_student(grid, (_means_of_judge(grid, at) for at in range(len(grid.judges))))
-    by_value = _merge_parts_by_student(
-        grid, (means_by_group(*values) for values in _group_disjoint_attribute_values(grid.items))
-    )
+    by_judge = _merge_by_student(grid, (_means_of_judge(grid, at) for at in range(len(grid.judges))))
+    by_value = _merge_by_student(grid, (means_by_group(*part) for part in _disjoint_value_sets(grid.items)))
     bounds, levels = bound_student_scores(grid, recorded), count_levels_by_student(grid)
     units = recorded.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
     partial = np.logical_not(grid.student_task_assignments[:, np.unique(grid.task)].all(axis=1)).tolist()
@@ -228,7 +226,7 @@ def measure_students(
     }
 
 
-def _group_disjoint_attribute_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
+def _disjoint_value_sets(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
     """Yield groups of exclusive attribute values: which each item sampled (below 0: none), and names."""
     group, names = np.full(len(items.ids), -1), list[str]()
     for value, sampled in items.attributes.items():
@@ -409,7 +407,7 @@ def _means_of_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
     return _means_by_item_group(grid, everything, (judge,), needed, scores, scores.units)
 
 
-def _merge_parts_by_student(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
+def _merge_by_student(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
     merged: list[_Named] = [{} for _ in grid.students]
     for part in parts:
         for student, measures in zip(merged, part, strict=True):

@@ -76,12 +76,12 @@ def differentiation_by_teacher(grid: ScoreGrid) -> dict[str, Differentiation]:
     return by_teacher
 
 
-def _rows_by_teacher(grid: ScoreGrid) -> dict[str, _Rows]:
+def _rows_by_teacher(grid: ScoreGrid) -> dict[str, _TeacherRows]:
     sums = grid.sum_scores(equal_weights=True)
     count, mean = sums.units, _mean_or_nan(sums.total, sums.units)
     teacher = grid.items.teacher[grid.item]
     return {
-        name: _Rows(grid, (count > 0) & (teacher == code), mean, count)
+        name: _TeacherRows(grid, (count > 0) & (teacher == code), mean, count)
         for code, name in enumerate(grid.teachers)
     }
 
@@ -91,7 +91,7 @@ def _mean_or_nan(sums: Floats, counts: NDArray[Any]) -> Floats:
         return np.asarray(sums / counts, np.float64)
 
 
-class _Rows:
+class _TeacherRows:
     """A teacher's rows: their means as parts (task, factor) × students, summed by block."""
 
     def __init__(
@@ -115,7 +115,7 @@ class _Rows:
         return sums.reshape(blocks, cells), counts.reshape(blocks, cells)
 
 
-def _measure_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
+def _measure_teacher(rows: _TeacherRows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
     sums, counts = rows.sum_by_block(reweighting.block[rows.item], reweighting.blocks)
     means = _mean_or_nan(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
     drawn = reweighting.draw_means_with_ends(sums, counts)

@@ -75,7 +75,7 @@ def _read_value_grid(
     source: dict[str, str],
     items: GridItems,
     names: _Names,
-    counted_samples: Mapping[str, Sequence[int]] | None = None,
+    counted: Mapping[str, Sequence[int]] | None = None,
 ) -> ScoreGrid:
     """Read the grid of a view. ``source`` fills `_VALUES`."""
     metrics = reader.rows("SELECT DISTINCT {metric} FROM {view} ORDER BY 1".format_map(source))
@@ -93,11 +93,9 @@ def _read_value_grid(
         ],
     )
     is_known = np.asarray(columns["student"]) >= 0
-    if counted_samples is not None:
+    if counted is not None:
         pairs = zip(np.asarray(columns["item"]).tolist(), np.asarray(columns["sample"]).tolist(), strict=True)
-        is_known &= np.array(
-            [sample in counted_samples.get(item_tasks[item], ()) for item, sample in pairs], bool
-        )
+        is_known &= np.array([sample in counted.get(item_tasks[item], ()) for item, sample in pairs], bool)
     value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[is_known]
     item, student, factor, judge, sample, weight = (
         np.asarray(columns[name])[is_known]

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.pairwise.rates import RESAMPLES, Rate, draw_counts, fit_logistic, rate_with_spread
+from coeval.analysis.special import expit
 from coeval.core.errors import Unparsable
 
 _BASELINE, _MODEL = "m", "M"
@@ -71,14 +71,14 @@ def alpaca_preference(top_logprobs: Mapping[str, float], switched: bool) -> floa
 def alpaca_win_rate(preferences: Iterable[float]) -> WinRate:
     """Return the mean preference for the model and its standard error (``sd / √n``, sd with n − 1). What
     failed is left out by the caller, who reports how many."""
-    wins = _win_shares(preferences)
+    wins = _win_shares_of_preferences(preferences)
     if not len(wins):
         return WinRate(None, None)
     error = 100 * float(wins.std(ddof=1)) / math.sqrt(len(wins)) if len(wins) > 1 else None
     return WinRate(100 * float(wins.mean()), error)
 
 
-def _win_shares(preferences: Iterable[float]) -> Floats:
+def _win_shares_of_preferences(preferences: Iterable[float]) -> Floats:
     """Convert preferences, each in 1 … 2 (0 is a draw, as in the oldest published annotations), to 0 … 1."""
     wins = np.array([0.5 if preference == 0 else preference - 1 for preference in preferences])
     if not ((wins >= 0) & (wins <= 1)).all():
@@ -193,11 +193,11 @@ def fit_length_control(
     scored = np.array([preference is not None for preference in preferences], dtype=bool)
     if scored.sum() < _FOLDS:
         return None
-    wins = _win_shares(preference for preference in preferences if preference is not None)
+    wins = _win_shares_of_preferences(preference for preference in preferences if preference is not None)
     deviation = float(lengths_apart.std(ddof=1))
     pull = np.tanh(lengths_apart / deviation) if deviation > 0 else np.zeros(count)
     data = _Data(np.column_stack([pull, hard, np.ones(count)])[scored], wins, gamed)
-    return _fit_win_rate(data, hard, scored, with_difficulty=difficulties is not None, seed=seed)
+    return _fit_and_resample_win_rate(data, hard, scored, with_difficulty=difficulties is not None, seed=seed)
 
 
 class _Data:
@@ -215,7 +215,7 @@ class _Data:
         self.weights = np.repeat([_GAMED_WEIGHT, 1.0], [len(gamed.win_shares), len(wins)])
 
 
-def _fit_win_rate(
+def _fit_and_resample_win_rate(
     data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
 ) -> LengthControl:
     """Choose the penalty, fit the weights, and bootstrap the win rate at equal length."""

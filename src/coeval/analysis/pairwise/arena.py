@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
-from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.pairwise.rates import Rate, draw_counts, fit_logistic, rate_with_spread
+from coeval.analysis.special import expit
 
 # --- Style control of pairwise verdicts
 #
@@ -156,11 +156,10 @@ class ArenaJudgment(msgspec.Struct, frozen=True):
 class ArenaScore(msgspec.Struct, frozen=True):
     """The model's win rate in percent against the baseline.
 
-    ``category`` None stands for all categories together (not an official score: their baselines
-    differ), ``judge`` None for all judges. ``n`` counts prompts, ``n_judgments`` their judgments
-    with both verdicts, ``n_failed`` the judgments that lack one: as officially, these are left
-    out. ``win_rate`` is None at n = 0. ``style`` is None without
-    styles or with too few prompts.
+    ``category`` None stands for all categories together (not an official score: their baselines differ),
+    ``judge`` None for all judges. ``n`` counts prompts, ``n_judgments`` their judgments with both verdicts,
+    ``n_failed`` the judgments that lack one: as officially, these are left out. ``win_rate`` is None at n =
+    0. ``style`` is None without styles or with too few prompts.
     """
 
     category: str | None

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from coeval.analysis.intervals import SHARE, Bounds, Floats, Scale, Scatter, clustered_mean, mean_bounds
+from coeval.analysis.special import expit
 
 # Ends of a 95% interval rest on 25 draws each; a thousand refits stay a few matrix products.
 RESAMPLES = 1000
@@ -164,8 +164,7 @@ class ClippedMean(NamedTuple):
 def healthbench_score(points: Sequence[float], met: Sequence[bool]) -> float | None:
     """Compute ``Σ points of the met items / Σ positive points``; None if no points can be gained.
 
-    >>> healthbench_score([7, 5, 10, -6], [True, False, True, True])
-    0.5
+    >>> healthbench_score([7, 5, 10, -6], [True, False, True, True]) 0.5
     """
     if len(points) != len(met):
         raise ValueError(f"each rubric item needs a verdict: {len(points)} items, {len(met)} verdicts")

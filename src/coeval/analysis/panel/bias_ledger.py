@@ -4,7 +4,7 @@
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
 (`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
-long answers is a matter between two of them (`estimate_length_contrasts`).
+long answers is a matter between two of them (`judge_length_contrasts`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, unique_codes
 from coeval.analysis.panel.mean_squares import jackknife_error
+from coeval.analysis.special import stdtr, stdtrit
 from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.

@@ -17,7 +17,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
@@ -30,6 +29,7 @@ from coeval.analysis.panel.mean_squares import (
     judge_score_array,
     mean_squares,
 )
+from coeval.analysis.special import fdtrc, stdtrit
 
 # Groups of items, left out one after the other: more make the interval no narrower, and take longer.
 _MOST_BLOCKS = 50

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import DEFAULT_LEVELS, LevelScale, Reweighting
@@ -35,6 +34,7 @@ from coeval.analysis.panel.bias_ledger import (
 )
 from coeval.analysis.panel.mean_squares import is_well_covered, jackknife_error
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.special import ndtri
 from coeval.core.records import CHECK, model_of
 
 # --- Favour for a judge's family

@@ -9,7 +9,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from coeval.analysis.comparison.family import FamilyMember, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
@@ -17,6 +16,7 @@ from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mea
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.labelled_rows import LabelledRows
+from coeval.analysis.special import stdtr, stdtrit
 
 # --- Prediction-powered means
 #

@@ -325,10 +325,10 @@ class Reader:
             self.close()
             raise
 
-    def _load_files(self, files_of: Mapping[str, Sequence[Path]]) -> None:
+    def _load_files(self, files_by_kind: Mapping[str, Sequence[Path]]) -> None:
         """Read the files once, by two threads, and again where lines are longer than DuckDB expects: answers
         are cut when they are made, but older files, other programs and damage know no such limit."""
-        self._files = {kind: list(files) for kind, files in files_of.items()}
+        self._files = {kind: list(files) for kind, files in files_by_kind.items()}
         self._db.execute("SET threads = 2")  # rows of files keep their order all the same
         try:
             self._make_tables()

@@ -155,10 +155,10 @@ SEARCHED = (
 )
 
 
-def score_views_sql(*, checked: bool) -> str:
-    """Build the views ``scores`` and ``coded``; if ``checked``, without judges' scores of checked factors."""
+def score_views_sql(*, has_checks: bool) -> str:
+    """Build the views ``scores`` and ``coded``; with checks, without judges' scores of their factors."""
     join, counts = "", f"a.judge <> '{CHECK}'"
-    if checked:
+    if has_checks:
         join = "LEFT JOIN checks c ON c.task = a.term AND c.factor = a.factor"
         counts = f"(a.judge = '{CHECK}') = (c.factor IS NOT NULL)"
     rest = f"""ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor {join}
@@ -234,7 +234,7 @@ CREATE VIEW contents AS
 CREATE VIEW methods AS
     SELECT DISTINCT task, model, judge, method FROM judged
     WHERE NOT failed AND judge NOT IN ('{EXACT_MATCH}', '{CHECK}');
-{score_views_sql(checked=False)}
+{score_views_sql(has_checks=False)}
 """  # noqa: S608
 
 _CHECKED = Stage(
@@ -368,11 +368,11 @@ class RunReader(Reader):
         """Read good items' texts, by id, skipping damaged lines. Raises StoreError: a file cannot be read."""
         return {text.id: text for text in self._read_texts(frozenset(items))}
 
-    def _read_texts(self, chosen: Set[str]) -> Iterator[ItemText]:
+    def _read_texts(self, item_ids: Set[str]) -> Iterator[ItemText]:
         """Read every good line of these items, in the order of the files."""
         for path in self.run.files("data_generation"):
             for text in read_decodable_lines(path, ItemText):
-                if text.id in chosen and text.status == "ok" and text.prompt is not None:
+                if text.id in item_ids and text.status == "ok" and text.prompt is not None:
                     yield text
 
     def read_records(self, kind: type[RecordT], owner_ids: Collection[str]) -> Iterator[RecordT]:
@@ -533,4 +533,4 @@ class RunReader(Reader):
         for check in self._checks:
             self.rows("INSERT INTO checks VALUES (?, ?)", check)
         if self._checks:
-            self.rows(score_views_sql(checked=True))
+            self.rows(score_views_sql(has_checks=True))

@@ -293,7 +293,7 @@ def _list_request_settings(requested: _Requested | None, left_out: set[str]) -> 
 _MOST_LACKING = 0.1
 
 
-def uncounted_sample_notes(reader: Reader) -> Iterator[str]:
+def uncounted_or_scoreless_sample_notes(reader: Reader) -> Iterator[str]:
     """Report which samples with a figure do not count, and which samples that count lack items' scores."""
     scored = {(metric.task, metric.sample) for metric in reader.metrics if metric.value is not None}
     for runs in choose_task_runs(reader.folder):

@@ -125,8 +125,7 @@ def read_sweeps(
 ) -> tuple[TrainingRun, ...]:
     """Read the curves of several sweeps' folders, each labelled by the shortest end of its path.
 
-    Raises UsageError: there are no two of them, or one holds no results; StoreError: a file cannot be
-    read.
+    Raises UsageError: there are no two of them, or one holds no results; StoreError: a file cannot be read.
     """
     if len({folder.resolve() for folder in folders}) < len(folders) or len(folders) < 2:
         raise UsageError(

@@ -105,9 +105,8 @@ class Library:
     ) -> dict[str, Path]:
         """Fetch missing or unpinned assets, and return the path of each.
 
-        ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to
-        copy from instead of downloading. Cached files are hashed if size or time changed; with ``rehash``
-        always.
+        ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to copy
+        from instead of downloading. Cached files are hashed if size or time changed; with ``rehash`` always.
 
         Raises AssetMissing: names every asset that no source has, each source's reason, and the ways out;
         UsageError: an unknown name, or a ``given`` file that does not exist.

@@ -23,7 +23,7 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 @verifies("format:parentheses")
-def has_nested_brackets(response: str) -> bool:
+def has_five_nested_brackets(response: str) -> bool:
     """Verify that five brackets or more are opened within each other, and the innermost is closed by its own
     kind; a wrong closing begins anew."""
     opened: list[str] = []
@@ -40,7 +40,7 @@ def has_nested_brackets(response: str) -> bool:
 
 
 @verifies("format:quotes")
-def has_nested_quotes(response: str) -> bool:
+def has_three_nested_quotes(response: str) -> bool:
     """Verify "quotes within quotes within quotes, … alternating between double quotes and single quotes":
     three closed again from the deepest level reached."""
     opened: list[str] = []
@@ -57,7 +57,7 @@ def has_nested_quotes(response: str) -> bool:
 
 
 @verifies("format:quote_unquote")
-def has_explained_quotes(response: str) -> bool:
+def has_text_between_and_after_quotes(response: str) -> bool:
     """Verify no quote right behind a quote, and none at the end (digits and punctuation aside)."""
     text = response.replace("“", '"').replace("”", '"').replace("'\"'", "")
     text = "".join(text.split())
@@ -231,7 +231,7 @@ def has_multiples_of_seven(response: str) -> bool:
 
 
 @verifies("custom:mcq_count_length")
-def has_growing_choice_questions(response: str) -> bool:
+def has_four_growing_choice_questions(response: str) -> bool:
     """Verify four questions labelled "Question", each with five lettered options and a longer text before."""
     if not response.startswith("Question"):
         return False
@@ -283,7 +283,7 @@ def has_bald_eagle_letters_reversed(response: str) -> bool:
 
 
 @verifies("custom:sentence_alphabet")
-def has_alphabetical_sentences(response: str, language: Language) -> bool:
+def has_sentences_from_a_to_z(response: str, language: Language) -> bool:
     """Verify 26 sentences whose first letters are the alphabet's, in order."""
     first_letters = [sentence.lstrip()[:1].lower() for sentence in language.sentences(response)]
     return first_letters == list("abcdefghijklmnopqrstuvwxyz")

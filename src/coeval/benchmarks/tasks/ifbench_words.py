@@ -19,7 +19,7 @@ def has_word_count_in_range(response: str, language: Language, *, min_words: int
 
 
 @verifies("count:unique_word_count")
-def has_unique_words(response: str, *, N: int) -> bool:
+def has_at_least_n_unique_words(response: str, *, N: int) -> bool:
     """Verify ``N`` different words: what stands between blanks, without case and outer punctuation; a chunk
     of nothing but punctuation is a word like another."""
     unique = {word.strip(PUNCTUATION_AND_BLANK) for word in response.lower().split()}
@@ -27,7 +27,7 @@ def has_unique_words(response: str, *, N: int) -> bool:
 
 
 @verifies("count:conjunctions")
-def has_conjunctions(response: str, *, small_n: int) -> bool:
+def has_at_least_n_conjunctions(response: str, *, small_n: int) -> bool:
     """Verify so many different coordinating conjunctions: "and", "And" and "and," are three."""
     coordinating = {"for", "and", "nor", "but", "or", "yet", "so"}
     written = {word for word in response.split() if word.strip(PUNCTUATION_AND_BLANK).lower() in coordinating}
@@ -35,19 +35,19 @@ def has_conjunctions(response: str, *, small_n: int) -> bool:
 
 
 @verifies("count:person_names")
-def has_person_names(response: str, *, N: int) -> bool:
+def has_at_least_n_person_names(response: str, *, N: int) -> bool:
     """Verify ``N`` of the listed names, as whole words in this case of letters."""
     return len(ENGLISH["person_names"] & set(re.findall(r"\w+", response))) >= N
 
 
 @verifies("count:numbers")
-def has_number_count(response: str, *, N: int) -> bool:
+def has_exactly_n_numbers(response: str, *, N: int) -> bool:
     """Verify ``N`` runs of digits once punctuation is taken out: 1,000, 3.14 and the 3 of 3rd are one."""
     return len(re.findall(r"\d+", response.translate(WITHOUT_PUNCTUATION))) == N
 
 
 @verifies("count:pronouns")
-def has_pronouns(response: str, *, N: int) -> bool:
+def has_at_least_n_pronouns(response: str, *, N: int) -> bool:
     """Verify at least ``N`` pronouns; she/her is two."""
     text = response.replace("/", " ").lower().translate(WITHOUT_PUNCTUATION)
     return sum(word in ENGLISH["pronouns"] for word in text.split()) >= N
@@ -96,7 +96,7 @@ def split_bare_words(text: str) -> list[str]:
 
 
 @verifies("words:alphabet")
-def has_alphabetical_words(response: str) -> bool:
+def has_words_in_alphabet_order(response: str) -> bool:
     """Verify that each word starts with the next letter of the alphabet, beginning anywhere and with A after
     Z; a word that begins with no letter fails."""
     places = [string.ascii_lowercase.find(word[0].lower()) for word in split_bare_words(response)]
@@ -124,7 +124,7 @@ def has_consonant_clusters(response: str) -> bool:
 
 
 @verifies("words:palindrome")
-def has_palindromes(response: str) -> bool:
+def has_ten_palindromes(response: str) -> bool:
     """Verify ten palindromes of five letters or more; repeats count."""
     words = split_bare_words(response.lower())
     return sum(len(word) >= 5 and word == word[::-1] for word in words) >= 10
@@ -171,7 +171,7 @@ def has_chained_sentences(response: str, language: Language) -> bool:
 
 
 @verifies("words:paragraph_last_first")
-def has_framed_paragraphs(response: str) -> bool:
+def has_lines_ending_as_they_begin(response: str) -> bool:
     """Verify that each line ends with the word it starts with, case and punctuation around it aside."""
     lines = response.lower().split("\n")
     paragraphs = (line.strip().strip(PUNCTUATION_AND_BLANK).split() for line in lines)
@@ -212,7 +212,7 @@ def has_few_stop_words(response: str, language: Language, *, percentage: float) 
 
 
 @verifies("ratio:sentence_type")
-def has_statement_question_ratio(response: str, language: Language) -> bool:
+def has_two_statements_per_question(response: str, language: Language) -> bool:
     """Verify two sentences that end in a period for each that ends in a question mark, or none of either."""
     sentences = language.sentences(response)
     declarative = sum(sentence.endswith(".") for sentence in sentences)
@@ -228,7 +228,7 @@ def has_balanced_sentence_types(response: str, language: Language) -> bool:
 
 
 @verifies("ratio:sentence_words")
-def has_three_equal_sentences(response: str, language: Language) -> bool:
+def has_three_sentences_of_equal_length(response: str, language: Language) -> bool:
     """Verify the sentences' length, but as the published verifier not that all words are different."""
     sentences = language.sentences(response)
     return len(sentences) == 3 and len({len(sentence.strip()) for sentence in sentences}) == 1

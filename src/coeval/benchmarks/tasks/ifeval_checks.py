@@ -104,7 +104,7 @@ def has_capital_word_count(
 
 
 @verifies("detectable_content:number_placeholders")
-def has_placeholders(response: str, *, num_placeholders: int) -> bool:
+def has_at_least_n_placeholders(response: str, *, num_placeholders: int) -> bool:
     """Verify so many placeholders such as [address], each of which opens and closes on one line."""
     placeholders = 0
     for line in response.split("\n"):
@@ -129,7 +129,7 @@ def has_postscript(response: str, *, postscript_marker: str) -> bool:
 
 
 @verifies("detectable_format:number_bullet_lists")
-def has_bullet_count(response: str, *, num_bullets: int) -> bool:
+def has_exactly_n_bullets(response: str, *, num_bullets: int) -> bool:
     """Verify exactly so many lines that begin with one star, or with a hyphen."""
     stars = re.findall(r"^[^\S\n]*\*[^*].*$", response, re.MULTILINE)
     hyphens = re.findall(r"^[^\S\n]*-", response, re.MULTILINE)
@@ -137,7 +137,7 @@ def has_bullet_count(response: str, *, num_bullets: int) -> bool:
 
 
 @verifies("detectable_format:number_highlighted_sections")
-def has_highlighted_sections(response: str, *, num_highlights: int) -> bool:
+def has_at_least_n_highlights(response: str, *, num_highlights: int) -> bool:
     """Verify so many pairs of single or of double stars with something between, on one line."""
     single = re.findall(r"\*([^\n*]*)\*", response)
     double = re.findall(r"\*\*([^\n*]*)\*\*", response)
@@ -145,7 +145,7 @@ def has_highlighted_sections(response: str, *, num_highlights: int) -> bool:
 
 
 @verifies("detectable_format:multiple_sections")
-def has_numbered_sections(response: str, *, section_spliter: str, num_sections: int) -> bool:
+def has_at_least_n_numbered_sections(response: str, *, section_spliter: str, num_sections: int) -> bool:
     """Verify at least so many marks followed by a number, in this case of letters."""
     marks = re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", response)
     return len(marks) >= num_sections
@@ -232,7 +232,7 @@ def has_sentence_count(response: str, language: Language, *, num_sentences: int,
 
 
 @verifies("length_constraints:number_paragraphs")
-def has_paragraph_count(response: str, *, num_paragraphs: int) -> bool:
+def has_exactly_n_paragraphs(response: str, *, num_paragraphs: int) -> bool:
     """Verify the number of paragraphs between dividers. A blank one fails except at either end."""
     first, *others = (bool(part.strip()) for part in re.split(r"\s?\*\*\*\s?", response))
     return all(others[:-1]) and first + sum(others) == num_paragraphs

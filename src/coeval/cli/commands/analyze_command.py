@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
-from coeval.analysis.load import require_run_for
 from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.measure_tree import Analysis
 from coeval.analysis.measures.robust_set import RobustOptions
@@ -25,7 +24,7 @@ from coeval.core.text import join_names, pluralize
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
-from coeval.store.output_folder import require_results, require_run
+from coeval.store.output_folder import require_results, require_run, require_run_not_outputs
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].for_outputs:
-        require_run_for(
+        require_run_not_outputs(
             folder,
             f"{name}; ask for {join_names([other for other, row in NAMES.items() if row.for_outputs])}",
         )

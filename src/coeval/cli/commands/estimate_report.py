@@ -10,7 +10,6 @@ from shlex import quote
 import msgspec
 from rich.console import Console
 
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.progress_view import show_progress_while
@@ -22,6 +21,7 @@ from coeval.core.text import join_names, pluralize
 from coeval.models.answer_store import describe_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
+from coeval.models.keys import load_keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.roles import describe_user_code
@@ -50,7 +50,7 @@ def estimate_write_and_print(
     """Estimate such a start, write the estimate into the run's folder, and print it."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
-    prices.check_interfaces(HOSTS, HOSTS.own)
+    prices.refuse_unknown_interfaces(HOSTS, HOSTS.own)
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     keys = load_keys(key_file)
@@ -127,13 +127,12 @@ def _compare_budgets_with_estimate(config: Config, estimate: Estimate) -> Iterat
     accounts = read_accounts(run_folder(config).usage)
     spent_by_model = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
     if (budget := experiment.budget_usd) is not None:
-        yield check_budget_fit(
-            str(BUDGET), budget, sum(spent_by_model.values()), estimate.total, priced=not estimate.unpriced
-        )
+        spent, priced = sum(spent_by_model.values()), not estimate.unpriced
+        yield check_budget_fit(str(BUDGET), budget, spent, estimate.total, all_priced=priced)
     for name, quota in experiment.quota.items():
         if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
             spent, priced = spent_by_model.get(name, 0.0), name not in estimate.unpriced
-            yield check_budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
+            yield check_budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, all_priced=priced)
 
 
 def print_estimate(estimate: Estimate, console: Console) -> None:

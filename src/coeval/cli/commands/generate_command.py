@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
 from coeval.cli.views.description_view import (
@@ -21,6 +20,7 @@ from coeval.cli.views.gaps_view import print_gaps
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.core.errors import GAPS, INTERRUPTED, UsageError
 from coeval.engine.probing import Probing
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.start.partial_starts import Proposals, request_proposals
 from coeval.pipeline.start.proposed_file import (

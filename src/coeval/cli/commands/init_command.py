@@ -11,7 +11,6 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from coeval.api import load_keys
 from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
@@ -26,7 +25,7 @@ from coeval.core.errors import UsageError
 from coeval.core.settings import read_settings
 from coeval.core.text import join_names
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.keys import Keys
+from coeval.models.keys import Keys, load_keys
 from coeval.models.local.callables import require_callable_file
 from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config

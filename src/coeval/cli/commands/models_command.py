@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, KeyFile
 from coeval.cli.views.host_view import (
@@ -25,7 +24,7 @@ from coeval.core.model import ModelSpec
 from coeval.engine.probing import HostReport, select_hosted, specs_with_credentials, survey_hosts
 from coeval.engine.session import SessionContext, await_unless_interrupted
 from coeval.models.catalog import HOSTS
-from coeval.models.keys import Keys
+from coeval.models.keys import Keys, load_keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.session_start import resolve_hosts

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile
 from coeval.cli.views.progress_view import show_progress_while
@@ -15,6 +14,7 @@ from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
 from coeval.core.text import pluralize
 from coeval.engine.probing import Probing, explain_silent_models
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.start.partial_starts import probe_config

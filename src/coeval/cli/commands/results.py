@@ -11,7 +11,6 @@ import typer
 
 from coeval.analysis.breakdown import break_down_scores_and_labels
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
-from coeval.analysis.load import require_run_for
 from coeval.analysis.training.sweep_comparison import compare_checkpoints
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
@@ -24,7 +23,7 @@ from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.reports.result_tables import paper_table, read_results, sweep_paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown
-from coeval.store.output_folder import is_sweep, require_results
+from coeval.store.output_folder import is_sweep, require_results, require_run_not_outputs
 from coeval.store.rundir import RunDir
 
 ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
@@ -66,7 +65,7 @@ def results(
     folder = require_results(require_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (run_reader, _):
+        with open_run_reader(require_run_not_outputs(folder, f"scores by {by} (--by)")) as (run_reader, _):
             parts = break_down_scores_and_labels(run_reader, by)
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         scores = read_results(reader, notes)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import Run, load_keys, run_checked_config
+from coeval.api import Run, run_checked_config
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -35,6 +35,7 @@ from coeval.engine.session import SessionContext
 from coeval.exchange.trackers import Destination, log_after_command, parse_destinations
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
 from coeval.pipeline.config.roles import describe_user_code
@@ -272,7 +273,7 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> Non
     run needs no credential."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
-    prices.check_interfaces(HOSTS, HOSTS.own)
+    prices.refuse_unknown_interfaces(HOSTS, HOSTS.own)
     choices: Sequence[str] = ()
     try:
         config, choices = resolve_hosts(config, options, load_keys(keys), prices)

@@ -12,8 +12,6 @@ from typing import Annotated
 
 import typer
 
-from coeval.analysis.load import find_writer_pid
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
 from coeval.cli.loop import run_async
@@ -27,10 +25,11 @@ from coeval.core.records import Usage
 from coeval.core.text import pluralize
 from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import read_jobs
+from coeval.models.keys import load_keys
 from coeval.models.metering.account_file import read_accounts, settle_accounts
 from coeval.pipeline.start.session_start import sum_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_or_cancel_batches
-from coeval.store.output_folder import list_output_tasks, require_results
+from coeval.store.output_folder import find_writer_pid, list_output_tasks, require_results
 from coeval.store.record_index import sum_recorded_usage
 from coeval.store.rundir import RunDir
 

@@ -18,7 +18,6 @@ from coeval.analysis.doubtful_answers import (
     empty_answers_sentence,
     too_many_cut_off_warning,
 )
-from coeval.api import load_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
@@ -42,6 +41,7 @@ from coeval.cli.views.table_view import print_full_names, show_costs, show_incom
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import log_after_command, parse_destinations
+from coeval.models.keys import load_keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pricing.estimate import check_budget_fit
@@ -257,7 +257,7 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
     if (budget := prepared.evaluation.budget_usd) is not None:
         accounts = read_accounts(usage_file(prepared.evaluation)).values()
         spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
-        fit = check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=not estimate.unpriced)
+        fit = check_budget_fit(str(BUDGET), budget, spent, estimate.total, all_priced=not estimate.unpriced)
         print_budget_fit(fit, messages)
     say(messages, f"Written: {path}", "dim")
     return 0

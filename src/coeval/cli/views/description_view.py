@@ -83,7 +83,7 @@ def preview_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     """Preview an experiment, or the rest of a started one, without calling a model or changing a file. Raises
     UsageError: a model has no host, or the user's items cannot be used."""
     prices = PriceBook()
-    prices.check_interfaces(HOSTS, HOSTS.own)
+    prices.refuse_unknown_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.continue_if_started(config)
     start = preview_start(config, options, keys, prices)
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))

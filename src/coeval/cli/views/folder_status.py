@@ -14,8 +14,6 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.doubtful_answers import empty_answers_sentence
-from coeval.analysis.load import find_writer_pid
-from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import (
@@ -37,6 +35,7 @@ from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_if_doubtful, load_run_config
 from coeval.reports.content import make_columns
 from coeval.store.jsonl import read_decodable_lines
+from coeval.store.output_folder import find_writer_pid
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import ErrorLine, Meta, RunDir
 
@@ -182,8 +181,7 @@ def read_folder_status(path: Path) -> FolderStatus:
     """Read the status of a folder without changing it. Raises StoreError: a file cannot be read."""
     folder, pid = RunDir(path), find_writer_pid(path)
     if not folder.is_run():
-        with OutputReader(path) as reader:
-            phases, status = _count_output_phases(reader), reader.status_when_idle()
+        phases, status = _read_output_phases_and_status(path)
         return _complete_status(folder, phases, None, StateShown(status if pid is None else "running", pid))
     if sentence := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
@@ -256,11 +254,16 @@ def _seconds_since(at: float) -> int:
     return max(0, round(time.time() - at))
 
 
-def _count_output_phases(reader: OutputReader) -> dict[str, PhaseStatus]:
-    return {
-        name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
-        for name, counts in reader.count_answers_and_judgments().items()
-    }
+def _read_output_phases_and_status(path: Path) -> tuple[dict[str, PhaseStatus], str]:
+    """Count the records of an output folder by task; and its status while nobody works on it."""
+    from coeval.analysis.readers.output_reader import OutputReader  # it loads DuckDB, which runs do without
+
+    with OutputReader(path) as reader:
+        phases = {
+            name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
+            for name, counts in reader.count_answers_and_judgments().items()
+        }
+        return phases, reader.status_when_idle()
 
 
 def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseStatus:
@@ -308,8 +311,7 @@ def show_status(path: Path, console: Console) -> None:
     if not is_run:
         state = f"running (process {pid})" if at_work else "no process is working on it"
         say(console, f"{path}: results of eval-framework; {state}", "bold")
-        with OutputReader(path) as reader:
-            _show_phases("task", _count_output_phases(reader), console)
+        _show_phases("task", _read_output_phases_and_status(path)[0], console)
     elif sentence := folder.describe_half_replaced():
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, sentence)

@@ -16,6 +16,7 @@ from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pricing.tariff import join_price_sources
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.costs import cost_table
 from coeval.reports.writers.terminal import terminal_lines
 
 
@@ -92,8 +93,6 @@ def show_incomparable(incomparables: Sequence[Incomparable], console: Console) -
 
 def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """Print cost by model, the total, and whose prices these are."""
-    from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
-
     total, perhaps = sum_costs(costs), [*perhaps_billed_cost_sentences(costs)]
     if total or perhaps:
         show_tables(console, [cost_table(costs)])

@@ -104,7 +104,7 @@ class _WorkerPool:
             try:
                 if worker is None:
                     worker = await self._start_worker()
-                reply = await worker.exchange(answer, time_limit_s(self._check))
+                reply = await worker.exchange_or_end(answer, time_limit_s(self._check))
             except _WorkerLost as lost:
                 raise CheckFailed(str(lost)) from lost
             self._idle.append(worker)
@@ -122,7 +122,7 @@ class _WorkerPool:
         environment = strip_credentials(os.environ, passed) | dict.fromkeys(_ONE_THREAD, "1")
         worker = await _WorkerProcess.start(memory_mb, environment, self._home)
         try:
-            reply = await worker.exchange(check_as_options(self._check), _LONGEST_LOAD_S)
+            reply = await worker.exchange_or_end(check_as_options(self._check), _LONGEST_LOAD_S)
         except _WorkerLost as lost:
             self._broken = f"its file cannot be loaded: {lost}"
             raise CheckFailed(self._broken) from lost
@@ -163,7 +163,7 @@ class _WorkerProcess:
             os.close(theirs)
         return cls(process, ours)
 
-    async def exchange(self, line: object, limit_s: float) -> WorkerReply:
+    async def exchange_or_end(self, line: object, limit_s: float) -> WorkerReply:
         """Send a line and wait for the reply to it; a worker that fails in this is ended."""
         self._number += 1
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -248,7 +248,7 @@ async def _run_program(
         printed = output.read()
         if sandbox and printed.startswith(b"bwrap: "):
             raise CheckFailed(printed.decode(errors="replace").strip()[:LONGEST_REASON])
-        return check.read_output(code, printed)
+        return check.read_score_from_output(code, printed)
 
 
 # Bytes of a program's output that are looked at, from its end.

@@ -382,7 +382,7 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
         """Return the files among the arguments, below the working directory."""
         return find_small_files(word for word in self.argv if not Path(word).is_absolute())
 
-    def read_output(self, code: int, output: bytes) -> CheckScore:
+    def read_score_from_output(self, code: int, output: bytes) -> CheckScore:
         """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail. Raises
         CheckFailed if it ended otherwise, which says nothing about the answer."""
         lines = output.decode(errors="replace").strip().splitlines()

@@ -262,11 +262,11 @@ def _iterate_keywords(schema: object) -> Iterator[tuple[str, object]]:
 class _Limit(RubricCheck, frozen=True, kw_only=True, dict=True):
     most: NotNegative
 
-    def compare(self, figure: float | None, took: Callable[[float], str], unknown: str) -> CheckScore:
+    def score_at_most(self, figure: float | None, reason: Callable[[float], str], unknown: str) -> CheckScore:
         """Compare a figure with the limit; raises CheckFailed if there is none."""
         if figure is None:
             raise CheckFailed(f"the answer's record holds no {unknown}")
-        return PASSED if figure <= self.most else CheckScore(0.0, took(figure))
+        return PASSED if figure <= self.most else CheckScore(0.0, reason(figure))
 
 
 class LatencyCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="latency_ms", dict=True):
@@ -274,7 +274,7 @@ class LatencyCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="la
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         took_ms = None if answer.latency_s is None else answer.latency_s * 1000
-        return self.compare(took_ms, "took {:,.0f} ms".format, "time")
+        return self.score_at_most(took_ms, "took {:,.0f} ms".format, "time")
 
 
 class CostCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="cost_usd", dict=True):
@@ -282,4 +282,4 @@ class CostCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="cost_
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         unknown = "cost: its model has no known price"
-        return self.compare(answer.cost_usd, lambda usd: f"cost {dollars(usd)}", unknown)
+        return self.score_at_most(answer.cost_usd, lambda usd: f"cost {dollars(usd)}", unknown)

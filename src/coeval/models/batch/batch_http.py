@@ -108,12 +108,12 @@ class _Sending:
 T = TypeVar("T")
 
 
-def decode_answer(body: bytes, kind: type[T], what: str) -> T:
-    """Decode a reply; Unreadable if it is not ``what``."""
+def decode_answer(body: bytes, kind: type[T], expected: str) -> T:
+    """Decode a reply; Unreadable if it is not ``expected``."""
     try:
         return decode(body, kind)
     except errors.Undecodable as error:
-        raise errors.Unreadable(f"the host's answer is not {what} ({error})") from error
+        raise errors.Unreadable(f"the host's answer is not {expected} ({error})") from error
 
 
 class ListPage(Protocol):
@@ -175,20 +175,20 @@ class BatchHttp:
         again = method in _REPEATABLE if repeatable is None else repeatable
         return await self._send_with_retries(_Sending(method, path, content, headers, again, is_busy))
 
-    async def read(self, path: str, kind: type[T], what: str) -> T:
-        """Decode the reply to a GET; Unreadable if it is not ``what``."""
-        return decode_answer((await self.send("GET", path)).body, kind, what)
+    async def read(self, path: str, kind: type[T], expected: str) -> T:
+        """Decode the reply to a GET; Unreadable if it is not ``expected``."""
+        return decode_answer((await self.send("GET", path)).body, kind, expected)
 
-    async def read_pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
-        """Yield the pages of a list until one names no next page, at most `MOST_PAGES`; ``after`` is the
-        parameter for the next page, besides those in ``path``."""
+    async def read_pages(self, path: str, kind: type[PageT], next_parameter: str) -> AsyncIterator[PageT]:
+        """Yield the pages of a list until one names no next page, at most `MOST_PAGES`; ``next_parameter`` is
+        the parameter for the next page, besides those in ``path``."""
         token = ""
         for _ in range(MOST_PAGES):
             page = await self.read(f"{path}{token}", kind, "a page of a list")
             yield page
             if not page.next:
                 return
-            token = f"&{after}={quote(page.next, safe='')}"
+            token = f"&{next_parameter}={quote(page.next, safe='')}"
 
     async def download(self, path: str, into: Path) -> None:
         """Write the reply to a GET to a file, replacing any; restart a body that is cut off."""
@@ -212,7 +212,7 @@ class BatchHttp:
     async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
         """Send a request once, signed if it goes to the endpoint's host."""
         endpoint = self._endpoint
-        route, ours = self._make_route(sending)
+        route, ours = self._make_route_and_check_ours(sending)
         where = faults.describe_request(sending.method, route.url)
         if ours and endpoint.signs_each:
             body = sending.content if isinstance(sending.content, bytes) else None
@@ -254,7 +254,7 @@ class BatchHttp:
         in_time = (error.retry_after_s or 0.0) <= LONGEST_HOLD_S
         return Fault(error, again and in_time and (sending.repeatable or reply.status == 429))
 
-    def _make_route(self, sending: _Sending) -> tuple[RequestRoute, bool]:
+    def _make_route_and_check_ours(self, sending: _Sending) -> tuple[RequestRoute, bool]:
         """Make the route of a request; also return whether it carries the endpoint's credentials."""
         endpoint = self._endpoint
         headers = CIMultiDict(endpoint.headers)

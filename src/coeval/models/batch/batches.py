@@ -119,7 +119,6 @@ class Batches:
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def remove_recorded_jobs(self) -> None:
-        """Remove the jobs that the last round began with: their records are on disk."""
         self.index.remove_jobs_and_empty_folder(self._usable)
 
     async def submit_parked_and_await_results(self) -> bool:
@@ -330,7 +329,6 @@ class BatchedModel(HostedModel):
         return request
 
     def _restore_refusals(self, earlier: Iterable[HostRefusals]) -> None:
-        """Restore what the host had refused when earlier starts parked requests."""
         for refusals in earlier:
             if refusals not in self._bodies:
                 self._bodies.append(refusals)
@@ -355,7 +353,7 @@ class BatchedModel(HostedModel):
         return await super()._complete_adapting_to_refusals(request)
 
     def _find_answer_under(
-        self, refusals: HostRefusals, about: CallId, request: Request
+        self, refusals: HostRefusals, call_id: CallId, request: Request
     ) -> Completion | None:
         """Find the answer to a request as encoded under earlier refusals; Gap if it waits or is lost."""
         refused = self._refused_schemas, self._refused_fields, self._host
@@ -370,7 +368,7 @@ class BatchedModel(HostedModel):
             return None  # no such body could be made
         finally:
             self._refused_schemas, self._refused_fields, self._host = refused
-        outcome = self._queue.index.find_outcome_or_raise_gap(_hash_request(about, body))
+        outcome = self._queue.index.find_outcome_or_raise_gap(_hash_call_and_body(call_id, body))
         if outcome is None or outcome.completion is None:
             return None
         completion = mark_if_cut_by_window(outcome.completion, lowest_answer_limit(sent.sampling, self._spec))
@@ -381,10 +379,10 @@ class BatchedModel(HostedModel):
 
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
         """Return a job's answer, send the request live if it is not batched, or park it and raise Pending."""
-        about = request.call
-        if about is None or request.purpose not in BATCH_PHASES:
+        call_id = request.call
+        if call_id is None or request.purpose not in BATCH_PHASES:
             return await super()._send(request, body, call)
-        key = _hash_request(about, body)
+        key = _hash_call_and_body(call_id, body)
         queue = self._queue
         outcome = queue.index.find_outcome_or_raise_gap(key)
         if outcome is not None:
@@ -397,12 +395,12 @@ class BatchedModel(HostedModel):
             )
         if not self._calls_models:
             raise errors.Draining("only finished batch jobs become records")
-        if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
+        if request.purpose not in self._parked or (call_id.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
             queue.index.store_live_outcome(batch_index.BatchOutcome(key.hex(), answered.value))
             return answered
         await self._reserve_money_and_park(key, request, body)
-        raise errors.Pending(f"{about} waits for a batch job")
+        raise errors.Pending(f"{call_id} waits for a batch job")
 
     async def _reserve_money_and_park(self, key: bytes, request: Request, body: bytes) -> None:
         """Hold a request's permit and money, and write it to the file of the next job. Raises Gap: a quota or
@@ -457,6 +455,6 @@ def _describe_missing_key(address: ModelAddress) -> str:
     return f"no key was sent, as there is no {variables} in the environment and none in a key file"
 
 
-def _hash_request(about: CallId, body: bytes) -> bytes:
+def _hash_call_and_body(call_id: CallId, body: bytes) -> bytes:
     """Return a request's unique id of 16 bytes: another body is another request."""
-    return blake2b(about.custom_id.encode() + body, digest_size=16).digest()
+    return blake2b(call_id.custom_id.encode() + body, digest_size=16).digest()

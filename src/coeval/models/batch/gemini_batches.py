@@ -167,7 +167,6 @@ class GeminiBatches(batch_api.HttpBatches):
         return decode_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: batch_api.BatchJob) -> str | None:
-        """Find a batch by its name, which contains the tag."""
         pages = self._http.read_pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken")
         async for page in pages:
             for batch in page.operations:

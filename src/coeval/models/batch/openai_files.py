@@ -96,7 +96,7 @@ class FileBatches(batch_api.HttpBatches):
     def _job_path(self, job_id: str, below: str = "") -> str:
         return self._paths.make_path(f"{self.jobs}/{quote(job_id, safe='')}{below}")
 
-    async def _upload(self, lines: Path) -> str:
+    async def _upload_and_await_ready(self, lines: Path) -> str:
         """Upload a file of requests; return its id once the host can make a job of it. An uploaded file that
         is not used costs nothing: it may be sent twice."""
         form = UploadForm({"purpose": "batch"}, lines)
@@ -212,7 +212,7 @@ class OpenAiBatches(FileBatches):
 
     async def create(self, job: batch_api.BatchJob) -> str:
         with batch_api.raise_retryable_as_unmade():
-            file_id = await self._upload(job.lines)
+            file_id = await self._upload_and_await_ready(job.lines)
         needed = {
             "input_file_id": file_id,
             "endpoint": self.request_url,
@@ -239,7 +239,7 @@ class OpenAiBatches(FileBatches):
         batch = await self._read_batch(job_id)
         counts = batch.request_counts or _JobCounts()
         state = _STATES.get(batch.status.lower(), "running")  # "Failed" at Azure
-        error = _make_refusal(batch, self._http.redactor) if state == "failed" else None
+        error = _make_failed_batch_error(batch, self._http.redactor) if state == "failed" else None
         return _make_progress(state, batch.status, counts, error)
 
     async def list_results(self, job_id: str) -> list[str]:
@@ -268,8 +268,7 @@ def _make_progress(
     return batch_api.BatchProgress(state, shown, counts.total, counts.completed, counts.failed, error)
 
 
-def _make_refusal(batch: _Batch, redactor: Redactor) -> ModelError:
-    """Make the error for why a batch failed: the first of its errors."""
+def _make_failed_batch_error(batch: _Batch, redactor: Redactor) -> ModelError:
     if batch.errors is None or not batch.errors.data:
         return BadRequest("the host gave no reason")
     first = batch.errors.data[0]
@@ -357,7 +356,7 @@ class MistralBatches(FileBatches):
 
     async def create(self, job: batch_api.BatchJob) -> str:
         with batch_api.raise_retryable_as_unmade():
-            file_id = await self._upload(job.lines)
+            file_id = await self._upload_and_await_ready(job.lines)
         needed = {
             "input_files": [file_id],
             "endpoint": self.request_url,

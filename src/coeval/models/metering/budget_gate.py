@@ -114,7 +114,6 @@ class Budget:
             fund.row.reserved_usd = min(fund.row.reserved_usd, fund.held)
 
     def shrink_blocks_if_overdrawn(self) -> None:
-        """Release blocks if the request parked last took money of one."""
         if any(self.reservable_usd(fund) < fund.row.reserved_usd for fund in self.funds):
             self.shrink_blocks_to_held()
 

@@ -241,7 +241,6 @@ class Meter:
         return dict(self._row.jobs)
 
     def open_bill(self) -> JobBill:
-        """Open a bill for the replies of a job, at the batch price."""
         price = self._terms.batch_price
         return JobBill(price, lambda usage, most_usd: self._warn_if_bill_is_odd(usage, most_usd, price))
 
@@ -302,7 +301,7 @@ class Ledger:
                     "folder's records say."
                 ) from error
             self._file.set_aside()
-        if self._file.absorb_crash_finding_lost_cost(recorded):
+        if self._file.absorb_crash_and_check_lost_cost(recorded):
             self._file.write()  # for readers, and in case this start is killed at once
         self.budget_gate = BudgetGate(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}

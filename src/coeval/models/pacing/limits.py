@@ -333,7 +333,7 @@ class Limiter:
     def record_answer(self, priority: int, latency_s: float, tokens: int = 0) -> None:
         """Record an answer, before its slot is released."""
         now = self._clock()
-        self._window.record_answer(priority, latency_s, self.in_flight, now)
+        self._window.record_answer_and_resize(priority, latency_s, self.in_flight, now)
         if self.gate.counts_tokens:
             self.gate.charge_answer(tokens, self.in_flight, now)
 
@@ -347,7 +347,7 @@ class Limiter:
 
     def record_timeout(self, sent_at: float, *, alone: bool) -> None:
         """Record a request that was not answered in time; ``alone``: nor was any other, lately."""
-        self._window.record_timeout(sent_at, self._clock(), alone=alone)
+        self._window.record_timeout_and_shrink(sent_at, self._clock(), alone=alone)
 
     def forget_refusals(self) -> None:
         """Forget refusals: the host was down for another reason than load."""

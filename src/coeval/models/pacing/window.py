@@ -39,7 +39,7 @@ class _Latency:
         self._count = 0
         self._smoothed_s = self._base_s = 0.0
 
-    def is_slow_after(self, latency_s: float, size: float) -> bool:
+    def add_latency_and_check_slow(self, latency_s: float, size: float) -> bool:
         """Add a latency; return True while the smoothed one exceeds about twice the base. The base is the
         mean of the first answers. It follows a faster host at once, and a slower one over dozens of round
         trips, so that longer answers do not stop growth for good. The slack excludes the jitter of our own
@@ -102,12 +102,12 @@ class Slowness:
     def is_trying(self) -> bool:
         return self._trial is not None
 
-    def is_slow_after(self, priority: int, latency_s: float, size: float) -> bool:
+    def add_latency_and_check_slow(self, priority: int, latency_s: float, size: float) -> bool:
         """Add an answer's latency; return whether answers of its priority are slow now."""
         latency = self._latency.get(priority)
         if latency is None:
             latency = self._latency[priority] = _Latency()
-        return latency.is_slow_after(latency_s, size)
+        return latency.add_latency_and_check_slow(latency_s, size)
 
     def count_slow_or_step_trial(self, size: float, now: float) -> TrialStep:
         """Count an answer while answers are slow or a trial runs; ``size`` is the number in flight."""
@@ -175,9 +175,9 @@ class Window:
         size_now = max(self.size, self._start) if self._refused_at == float("-inf") else self.size
         self.size = min(size_now, self._ceiling)
 
-    def record_answer(self, priority: int, latency_s: float, in_flight: int, now: float) -> None:
+    def record_answer_and_resize(self, priority: int, latency_s: float, in_flight: int, now: float) -> None:
         """Record an answer, and grow unless the size is unused or answers are slow."""
-        slow = self._slowness.is_slow_after(priority, latency_s, self.size)
+        slow = self._slowness.add_latency_and_check_slow(priority, latency_s, self.size)
         mean_s = latency_s if self._answer_s is None else self._answer_s
         self._answer_s = mean_s + (latency_s - mean_s) * _SMOOTHING
         if in_flight * 2 < self.size:
@@ -227,7 +227,7 @@ class Window:
             self._shrink_by_one()
         return True
 
-    def record_timeout(self, sent_at: float, now: float, *, alone: bool) -> None:
+    def record_timeout_and_shrink(self, sent_at: float, now: float, *, alone: bool) -> None:
         """Record a request without an answer in time. ``alone``: no other had one lately. The cause may be
         load, or a host that is away; so the last good size is kept, and the size does not fall below what is
         few for any host."""

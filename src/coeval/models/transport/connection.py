@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """Close; a request in flight gets `Closed`."""
         self._stop_being_idle()
-        self._fail(Closed(sent=True))
+        self._fail_and_close(Closed(sent=True))
 
     async def aclose(self) -> None:
         """Close as `end`, and wait until the socket is closed."""
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
             if answer.feed(data):
                 self._deliver_reply(answer)
         except NotHttp as error:
-            self._fail(error)
+            self._fail_and_close(error)
 
     def eof_received(self) -> None:
         self._end_answer_with_connection(None)
@@ -285,7 +285,6 @@ class Connection(asyncio.Protocol):
     # How a request ends
 
     def _deliver_reply(self, answer: ReplyParser) -> None:
-        """Deliver a complete reply to its waiter, and become idle or close."""
         reply = HttpReply.read(answer.status, answer.headers, answer.body)
         waiter = self._detach_waiter()
         if answer.keep_alive and not self._is_writing_body and not self._paused:
@@ -295,7 +294,7 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(reply)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail_and_close(self, error: Exception) -> None:
         waiter = self._detach_waiter()
         self._transport.abort()
         if waiter is not None and not waiter.done():
@@ -311,9 +310,9 @@ class Connection(asyncio.Protocol):
             try:
                 self._deliver_reply(answer)
             except NotHttp as error:
-                self._fail(error)
+                self._fail_and_close(error)
         else:
-            self._fail(Lost(begun=answer.begun, cause=cause))
+            self._fail_and_close(Lost(begun=answer.begun, cause=cause))
 
     def _stop_being_idle(self) -> None:
         if self.is_idle:
@@ -341,13 +340,13 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+        self._timer = self._loop.call_at(self._deadline, self._fail_if_overdue)
 
-    def _check_deadline(self) -> None:
+    def _fail_if_overdue(self) -> None:
         self._timer = None
         if self._waiter is None:
             return
         if self._loop.time() + _TICK_S < self._deadline:
             self._set_timer()
         else:
-            self._fail(TimeoutError())
+            self._fail_and_close(TimeoutError())

@@ -160,14 +160,12 @@ class Endpoint:
         return self._signer is not None and self._signer.discard_refused(route.headers)
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
-        """Redact these from the host's replies too: others sent them there."""
         fresh = tuple(secret for secret in secrets if secret not in self.secrets)
         if fresh:
             self.secrets = (*self.secrets, *fresh)
             self._rebuild_redactor()
 
     def exempt_names(self, names: Iterable[str]) -> None:
-        """Exempt the names of models from redaction, even if a key contains one."""
         if not self.names.issuperset(fresh := frozenset(names)):
             self.names |= fresh
             self._rebuild_redactor()

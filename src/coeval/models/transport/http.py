@@ -1,8 +1,7 @@
 """The only way to a host: retries, limits and outages, over connections that several sessions may share.
 
-Every request of every dialect passes through `Http.post` or `Http.get`. A dialect says how to read an
-answer (`Call`); this module decides when a request is sent, how often, and which error its failure
-becomes.
+Every request of every dialect passes through `Http.post` or `Http.get`. A dialect says how to read an answer
+(`Call`); this module decides when a request is sent, how often, and which error its failure becomes.
 """
 
 from __future__ import annotations

@@ -137,7 +137,6 @@ def download(
 
 
 def read_page(url: str, patience_s: float | None = None) -> bytes:
-    """Download a small page of JSON; fails as `download` does."""
     content = BytesIO()
     with _Download(url, "application/json", patience_s) as source:
         _copy_limited(source, content, _LARGEST_PAGE, lambda _: None)
@@ -170,7 +169,7 @@ class _Download:
 
     def __enter__(self) -> Self:
         """Send the request, with the URL's password if it has one; SourceFailed if that fails."""
-        parts = _split_url(self.url)
+        parts = _split_http_url(self.url)
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
         request = urllib.request.Request(urlunsplit(bare))  # noqa: S310  checked above
         request.add_header("Accept", self._accept)
@@ -189,7 +188,7 @@ class _Download:
         opener = urllib.request.build_opener(_Redirects(guard), _Handler(guard))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
-            with self._map_errors():
+            with self._raise_source_failed():
                 self._response: HTTPResponse = opener.open(request, timeout=self._patience_s)
             undoing.enter_context(self._response)
             self._open = undoing.pop_all()
@@ -201,7 +200,7 @@ class _Download:
 
     def read_chunks(self) -> Iterator[bytes]:
         """Yield the content; SourceFailed if it breaks off or is too slow."""
-        with self._map_errors():
+        with self._raise_source_failed():
             while chunk := self._response.read1(_CHUNK):
                 self._watch.received_bytes += len(chunk)
                 yield chunk
@@ -209,7 +208,7 @@ class _Download:
                 raise TimeoutError
 
     @contextmanager
-    def _map_errors(self) -> Iterator[None]:
+    def _raise_source_failed(self) -> Iterator[None]:
         try:
             yield
         except (OSError, HTTPException, ValueError) as error:
@@ -266,7 +265,7 @@ class _RedirectGuard:
         self._port = port
         self._redirected = False
 
-    def check_redirect(self, url: str) -> None:
+    def note_and_check_redirect(self, url: str) -> None:
         """Raise SourceFailed unless a redirect may be followed."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
@@ -314,7 +313,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         try:
-            self._guard.check_redirect(newurl)
+            self._guard.note_and_check_redirect(newurl)
         except SourceFailed:
             fp.close()  # it holds the connection
             raise
@@ -358,7 +357,6 @@ def _make_connection(
     host: str,
     **settings: Any,
 ) -> _Connection:
-    """Make a guarded connection; the settings are the library's."""
     connection = kind(host, **settings)
     target_host = unquote(urlsplit(request.full_url).netloc)  # as urllib reads it
     connection.guard, connection.proxied = guard, request.host != target_host
@@ -389,7 +387,7 @@ def _rate_nearness_by_name(host: str) -> int:
     return 0
 
 
-def _split_url(url: str) -> SplitResult:
+def _split_http_url(url: str) -> SplitResult:
     """Split a URL. The message about an invalid one does not quote it, as it may hold a password."""
     try:
         parts = urlsplit(url)

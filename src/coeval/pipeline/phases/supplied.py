@@ -25,14 +25,7 @@ from coeval.store.jsonl import replace_file
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.documents import CutDocuments, read_documents
-from coeval.tables.harvest import (
-    Harvest,
-    ItemOrigin,
-    Selection,
-    read_origins,
-    sample_if_requested,
-    write_origin,
-)
+from coeval.tables.harvest import Harvest, ItemOrigin, Selection, read_origins, sample_if_set, write_origin
 from coeval.tables.item_map import ItemMap
 from coeval.tables.source_bytes import hash_file
 from coeval.tables.table_source import TableSource
@@ -83,7 +76,7 @@ def _read_rows(
     """Read the selected rows of a table as items of the file."""
     task, teacher = file.source.task.name, file.source.teacher
     prefix, harvest = item_prefix(task, teacher), Harvest(source.open_tables(), needed)
-    for row in sample_if_requested(harvest.read_items(chosen.read_limit), chosen):
+    for row in sample_if_set(harvest.read_items(chosen.read_limit), chosen):
         made = build_item(row, prefix, task, teacher)
         file.add_record_and_find_first_line(made.line, made.item, row.line)
     file.rewritten = True

@@ -15,7 +15,7 @@ from coeval.analysis.load import open_reader
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.training.checkpoint_scores import uncounted_sample_notes
+from coeval.analysis.training.checkpoint_scores import uncounted_or_scoreless_sample_notes
 from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.pipeline.plan.what_counts import read_planned_names
@@ -41,7 +41,7 @@ def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[Readi
             yield Reading(reader, notes)
     else:
         with open_reader(folder) as results:
-            yield Reading(results, tuple(uncounted_sample_notes(results)))
+            yield Reading(results, tuple(uncounted_or_scoreless_sample_notes(results)))
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from coeval.tables.harvest import (
     ItemOrigin,
     Selection,
     read_origins,
-    sample_if_requested,
+    sample_if_set,
     write_origin,
 )
 from coeval.tables.item_map import ItemMap, MappedItem
@@ -168,7 +168,7 @@ def import_items(
         ours = options.replace or not exists_already  # else nothing will be written
         if ours and not go_on(IngestPreview([mapped.item for mapped in head], harvest.describe_problems())):
             return None
-        stream = sample_if_requested(chain(head, items), options.selection)
+        stream = sample_if_set(chain(head, items), options.selection)
         if target is None or options.dry_run:
             return _count_items_and_values(stream, harvest, options)
         return _write_items_unless_same(stream, harvest, options, target, exists_already=exists_already)

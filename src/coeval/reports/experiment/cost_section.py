@@ -17,10 +17,10 @@ from coeval.core.plain import escape_line
 from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.charts.plots import score_by_amount_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
+from coeval.reports.costs import cost_table
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.result_tables import cost_table
 
 # --- What answers are worth
 #

@@ -155,8 +155,7 @@ def _typicality_keys_by_judge_and_factor(
 ) -> dict[tuple[str, str], tuple[float, float]]:
     """Return by judge and factor a sort key, smallest for the most typical score of an answer.
 
-    First, how far the judge's mean is from the answer's mean; then the score, as the lowest cost the
-    points.
+    First, how far the judge's mean is from the answer's mean; then the score, as the lowest cost the points.
     """
     mine = (grid.item == grid.items.ids.index(item)) & (grid.student == grid.students.index(student))
     scores: dict[str, dict[str, float]] = {}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, read_costs_and_seconds
+from coeval.analysis.answer_costs import AnswerCost, CostsAndTimes, read_costs_and_seconds
 from coeval.analysis.measures.compute import AnalyzedRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.shown_names import short_names
@@ -23,7 +23,7 @@ class RunEvidence(NamedTuple):
     measured: AnalyzedRun
     results: Results
     missing: MissingRecords
-    answers: AnswerFigures
+    answers: CostsAndTimes
     costs: Mapping[str, AnswerCost]
     is_choice: bool = False
 

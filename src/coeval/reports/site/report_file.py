@@ -37,8 +37,7 @@ def write_report_and_measures(folder: Path, out: Path) -> tuple[str, ...]:
     """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder; return the
     notes.
 
-    Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be
-    written.
+    Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         report = make_folder_report(reader, notes)

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from coeval.analysis.load import find_writer_pid, is_readable, list_possible_source_files
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.aggregate import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
@@ -30,7 +29,12 @@ from coeval.reports.result_tables import read_results
 from coeval.reports.site.page import PageChoice, PageFrame
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, find_standing_marks, read_labels
 from coeval.store.jsonl import store_error
-from coeval.store.output_folder import list_sweep_steps
+from coeval.store.output_folder import (
+    find_writer_pid,
+    is_readable,
+    list_possible_source_files,
+    list_sweep_steps,
+)
 from coeval.store.rundir import RunDir
 
 # --- Summary of a folder

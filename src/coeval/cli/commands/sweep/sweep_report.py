@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.commands.sweep.sweep_tables import aggregate_draw_and_print
 from coeval.cli.loop import run_async, run_interruptible
@@ -25,6 +24,7 @@ from coeval.core.plain import escape_line
 from coeval.core.text import join_names, pluralize
 from coeval.engine.progress import abbreviate, format_as_clock
 from coeval.exchange.trackers import log_after_command, parse_destinations
+from coeval.models.keys import load_keys
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
 from coeval.pricing.tariff import join_price_sources
