@@ -195,7 +195,7 @@
       });
       return make("label", {}, box, " ", make("bdi", {}, other.name));
     });
-    place("beside").replaceChildren(make("fieldset", { class: "beside" }, make("legend", {}, "Beside it"), boxes));
+    place("beside").replaceChildren(make("fieldset", { class: "beside" }, make("legend", {}, "Compare with"), boxes));
   }
 
   async function folder(told) {
