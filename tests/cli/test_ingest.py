@@ -548,11 +548,11 @@ def test_a_new_file_takes_answers_that_exist(here: Path, coeval: Command) -> Non
             ("--response", "prod-v7=v9", "--new", "x.yaml"),
             "--response: there is no column v9",
         ),
-        (("--response", "a b=v7", "--new", "x.yaml"), "--response: 'a b' is no name"),
+        (("--response", "a b=v7", "--new", "x.yaml"), "--response: 'a b' is not a valid name"),
         (("--response", "prod=", "--new", "x.yaml"), "--response prod=: write NAME=COLUMN"),
         (
             ("--response", "p=v7", "--config", "exp.yaml"),
-            "--response is for --new; in an experiment file that",
+            "--response is for --new; in an existing experiment",
         ),
     ],
 )

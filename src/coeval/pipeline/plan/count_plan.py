@@ -144,7 +144,7 @@ def _explain_change(
         for part in parts:
             yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
     else:
-        yield f"how this version of coeval builds a recipe ({noun})"
+        yield f"how this version of CoEval builds a recipe ({noun})"
 
 
 def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
