@@ -199,7 +199,7 @@ async def test_what_a_function_may_take_and_return(folder: Path, runner: CheckRu
     ("text", "reported"),
     [
         ("import nowhere_to_be_found", "No module named"),
-        ("import os; os._exit(7)", "exit code 7"),
+        ("import os; os._exit(7)", "exit (code 7)"),
         ("raise SystemExit", "raised SystemExit"),
         ("def other(response): return 1", "defines no function score"),
         ("score = 3", "defines no function score"),

@@ -139,7 +139,7 @@ async def test_programs_that_fail(code: str, kind: type[ModelError], wrong: str)
         ("input(); print('{\"text\": \"hal', end='', flush=True)", ServerFault, "in the middle of a request"),
         ("input(); print('no json', flush=True)", Unreadable, "wrote a line that is not JSON"),
         ("input(); print('\"hi\"', flush=True)", Unreadable, "wrote a line without the `id` of its request"),
-        (LOOP.replace("{reply}", "{'text': None}"), Unreadable, "gave dict without a text"),
+        (LOOP.replace("{reply}", "{'text': None}"), Unreadable, "returned dict without a text"),
         (LOOP.replace("{reply}", "{'error': 'quota'}"), ServerFault, "answered with an error: quota"),
         (LOOP.replace("{reply}", "{'text': 'x' * 1_000_000}"), Unreadable, "a line that is too long"),
         ("import time; time.sleep(60)", RequestTimeout, "returned no answer in 0.5 s"),

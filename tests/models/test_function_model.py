@@ -129,16 +129,16 @@ async def test_usage_and_cost_are_what_it_tells() -> None:
 @pytest.mark.parametrize(
     ("value", "wrong"),
     [
-        (None, "gave NoneType; an answer is a text"),
-        (float("nan"), "gave float"),
-        (7, "gave int"),
-        (b"bytes", "gave bytes"),
-        ({}, "gave dict without a text"),
-        ({"text": 3}, "gave dict without a text"),
-        ({"text": "a", "cost_usd": float("nan")}, "gave cost_usd: nan"),
-        ({"text": "a", "cost_usd": -1}, "gave cost_usd: -1"),
-        ({"text": "a", "usage": {"input_tokens": 1.5}}, "gave input_tokens: 1.5"),
-        ({"text": "a", "usage": {"output_tokens": -2}}, "gave output_tokens: -2"),
+        (None, "returned NoneType; an answer is text"),
+        (float("nan"), "returned float"),
+        (7, "returned int"),
+        (b"bytes", "returned bytes"),
+        ({}, "returned dict without a text"),
+        ({"text": 3}, "returned dict without a text"),
+        ({"text": "a", "cost_usd": float("nan")}, "gave cost_usd=nan"),
+        ({"text": "a", "cost_usd": -1}, "gave cost_usd=-1"),
+        ({"text": "a", "usage": {"input_tokens": 1.5}}, "gave input_tokens=1.5"),
+        ({"text": "a", "usage": {"output_tokens": -2}}, "gave output_tokens=-2"),
     ],
 )
 async def test_what_is_no_answer_fails_its_item(value: Any, wrong: str) -> None:

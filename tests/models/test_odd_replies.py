@@ -134,7 +134,7 @@ async def test_an_odd_field_costs_neither_the_answer_nor_its_count(
 async def test_where_no_text_can_be_read_the_reply_is_no_answer(
     interface: str, place: str, value: Any
 ) -> None:
-    with pytest.raises(Unreadable, match="what is no answer"):
+    with pytest.raises(Unreadable, match="an invalid answer"):
         await answers(interface, changed(interface, place, value), requests=2)
 
 

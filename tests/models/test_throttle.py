@@ -283,7 +283,9 @@ def test_a_clock_that_is_set_back_or_forward_keeps_the_pace(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["often", "-1", "nan", "inf", "1e9", "5ms", "0,01"])
 def test_an_interval_that_is_none_is_named_with_the_way_out(text: str) -> None:
-    with pytest.raises(UsageError, match=r"MIN_INTERVAL_S .* no number of seconds .* or unset it") as raised:
+    with pytest.raises(
+        UsageError, match=r"MIN_INTERVAL_S .* not a number of seconds .* or unset it"
+    ) as raised:
         read_throttle({"MIN_INTERVAL_S": text}, default_s=0.005)
     assert text not in str(raised.value).split()
 
