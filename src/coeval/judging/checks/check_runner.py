@@ -193,7 +193,7 @@ class _WorkerProcess:
             return problem
         signalled = code - 128 if code > 128 else -code
         if signalled <= 0:
-            return f"made its worker exit (code {code})"
+            return f"made its worker exit with code {code}"
         limit = ", its limit on processor time" if signalled == signal.SIGXCPU else ""
         return f"its worker was killed by signal {signalled}{limit}"
 
