@@ -27,7 +27,7 @@ from coeval.pricing.estimate import EndpointPace, PricedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
 from coeval.pricing.price_book import FREE_HERE, Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
-from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer, scale_tariff
+from coeval.pricing.tariff import Rates, Tariff, make_cost_bound_unless_free, make_pricer, scale_tariff
 
 RoleParameters: TypeAlias = Mapping[str, Any]
 """What a model is sent in one role: its parameters by name."""
@@ -51,13 +51,15 @@ def make_terms(
         own = limits.get(spec.name, Terms())
         if tariff is not None:
             own = own._replace(
-                price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound(tariff)
+                price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound_unless_free(tariff)
             )
             if HOSTS[spec.interface].batch:
                 in_batch = tariff
                 if tariff is not FREE_HERE:  # the prices are not read for it
                     in_batch = scale_tariff(tariff, prices.table.batch_multipliers.get(spec.interface, 1.0))
-                own = own._replace(batch_price=make_pricer(in_batch), batch_most=make_cost_bound(in_batch))
+                own = own._replace(
+                    batch_price=make_pricer(in_batch), batch_most=make_cost_bound_unless_free(in_batch)
+                )
         terms[spec.name] = own
     return terms
 

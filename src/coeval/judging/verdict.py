@@ -81,7 +81,7 @@ def find_levels_given_to_any_key(text: str, scale: RubricScale) -> set[str]:
     return _match_levels(words, scale)
 
 
-def _iterate_named_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
+def _iterate_named_values(value: Any, stop_below: set[str]) -> Iterator[tuple[str, Any]]:
     """Yield the names and values that JSON pairs, at any depth; only some of the values are levels."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
@@ -93,11 +93,11 @@ def _iterate_named_values(value: Any, requested: set[str]) -> Iterator[tuple[str
                 continue
             scores = _list_scores(item) if isinstance(item, Pairs) else []
             yield from ((key, score) for score in scores)
-            if not scores or normalize_name(key) not in requested:
-                yield from _iterate_named_values(item, requested)
+            if not scores or normalize_name(key) not in stop_below:
+                yield from _iterate_named_values(item, stop_below)
     elif isinstance(value, list):
         for item in value:
-            yield from _iterate_named_values(item, requested)
+            yield from _iterate_named_values(item, stop_below)
 
 
 def _list_scores(entry: Pairs) -> list[Any]:

@@ -306,7 +306,7 @@ class Sample(NamedTuple):
     passages: tuple[DocumentPassage, ...] = ()
 
     @property
-    def values(self) -> dict[str, str]:
+    def prompt_variables(self) -> dict[str, str]:
         """Return the variables of a teacher's prompt; no passage can end the block that it is in."""
         texts = (re.sub(r"<(?=\s*/?\s*passage)", "‹", each.text) for each in self.passages)
         return {

@@ -175,7 +175,7 @@ class _TaskPrompts:
         samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
         first = samples.draw_sample(1)
         values = {
-            **first.values,
+            **first.prompt_variables,
             "target_attributes": self._render_attributes("target", first.target),
             "nuanced_attributes": self._render_attributes("nuanced", first.nuance),
         }

@@ -153,7 +153,7 @@ def compare_two_judges(
         np.trace(tables, axis1=1, axis2=2),
         (tables * scale.linear).sum(axis=(1, 2)),
         shared,
-        float(scale.plain_or_weighted_kappa(tables.sum(axis=0))),
+        float(scale.plain_or_linear_kappa(tables.sum(axis=0))),
         _bootstrap_kappa(tables, int(shared.sum()), scale, reweighting),
         missing,
     )
@@ -208,7 +208,7 @@ def _bootstrap_kappa(
     weight = weight_of_end_items(unseen_agreement_share(tables, items, scale.linear))
     with_ends = reweighting.add_ends(plain, _pair_ends(tables.sum(axis=0), items), weight, weight)
     plain_kappas, kappas_with_ends = (
-        scale.plain_or_weighted_kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
+        scale.plain_or_linear_kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
     )
     return BootstrapDraws(plain_kappas, kappas_with_ends, kappas_with_ends)
 

@@ -165,7 +165,7 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     return f"{agreement}; allowing for other judges, the {noun} is {interval}{clause}{caveat}."
 
 
-def partial_student_sentences(ranks: Ranking) -> Iterator[str]:
+def some_tasks_only_sentences(ranks: Ranking) -> Iterator[str]:
     """Name those whose means are over some of the tasks only, and who therefore do not lead."""
     partial = ranks.partial
     if partial and len(partial) < len(ranks.order):

@@ -211,11 +211,11 @@ def measure_students(
             valid_evals=int(units[at].sum()),
             valid_evals_by_task=dict(zip(grid.tasks, units[at].tolist(), strict=True)),
             levels=levels[at],
-            bounds=_bounds_or_exact_score(bounds[at].overall, ranked_scores[student].score),
+            bounds=_bounds_or_score_if_equal(bounds[at].overall, ranked_scores[student].score),
             bounds_by_task={
                 task: ends
                 for task, score in ranked_scores[student].score_by_task.items()
-                if (ends := _bounds_or_exact_score(bounds[at].by_task.get(task), score)) is not None
+                if (ends := _bounds_or_score_if_equal(bounds[at].by_task.get(task), score)) is not None
             },
             samples=int(grid.answers_per_item[at]),
             partial=partial[at],
@@ -250,7 +250,7 @@ def _sum_answer_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[
     return StudentAnswers(*map(sum, zip(*rows, strict=True)))
 
 
-def _bounds_or_exact_score(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
+def _bounds_or_score_if_equal(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
     """Return the bounds of a score: the score itself where nothing is missing, None where there is none."""
     if ends is None or score.value is None:
         return None

@@ -118,7 +118,7 @@ class _TeacherRows:
 def _measure_teacher(rows: _TeacherRows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
     sums, counts = rows.sum_by_block(reweighting.block[rows.item], reweighting.blocks)
     means = _mean_or_nan(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
-    drawn = reweighting.draw_means_with_ends(sums, counts)
+    drawn = reweighting.draw_smoothed_means(sums, counts)
     drawn = drawn.reshape(len(drawn), *rows.shape)
     values, draws = measure_differentiation(means), measure_differentiation(drawn)
     v1, s2, r3 = (

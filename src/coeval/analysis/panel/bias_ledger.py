@@ -4,7 +4,7 @@
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
 (`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
-long answers is a matter between two of them (`judge_length_contrasts`).
+long answers is a matter between two of them (`judge_pair_contrasts`).
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class LengthContrast(Entity, frozen=True):
         return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
-def judge_length_contrasts(grid: ScoreGrid, answer_lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
+def judge_pair_contrasts(grid: ScoreGrid, answer_lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
     """Estimate the contrast of each pair of judges with enough items; ``answer_lengths`` (C,): characters of
     each row's answer, NaN if unknown."""
     biases, items = {}, {}

@@ -162,7 +162,7 @@ class Library:
                 if name in given:
                     paths[name] = self._check_own_copy(name, asset, Path(given[name]))
                 else:
-                    paths[name] = self._find_elsewhere_or_fetch_into_cache(asset, fetcher, rehash=rehash)
+                    paths[name] = self._find_elsewhere_or_fetch_asset(asset, fetcher, rehash_cached=rehash)
             except tolerated as error:
                 reasons[name] = str(error)
         return paths, reasons
@@ -228,13 +228,13 @@ class Library:
             return self.cache.file_or_folder(asset)
         return None
 
-    def _find_elsewhere_or_fetch_into_cache(self, asset: Asset, fetcher: Fetcher, *, rehash: bool) -> Path:
+    def _find_elsewhere_or_fetch_asset(self, asset: Asset, fetcher: Fetcher, *, rehash_cached: bool) -> Path:
         cache_path = self.cache.file_or_folder(asset)
         ready = self._find_present_by_size(asset)
         if ready is not None and ready != cache_path:
             return ready
-        if rehash or not all(self.cache.holds(asset, file) for file in asset.files):
-            fetcher.fetch_asset(asset, rehash=rehash)
+        if rehash_cached or not all(self.cache.holds(asset, file) for file in asset.files):
+            fetcher.fetch_asset(asset, rehash=rehash_cached)
         return cache_path
 
     def _check_own_copy(self, name: str, asset: Asset, path: Path) -> Path:
@@ -316,7 +316,7 @@ def find_uncached_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[st
     }
 
 
-def fetch_from_hub(repository: str, file: str) -> Path:
+def download_newest_from_hub(repository: str, file: str) -> Path:
     """Fetch a file of a hub dataset into the cache at its newest revision; raises SourceFailed."""
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)

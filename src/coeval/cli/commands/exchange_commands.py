@@ -51,7 +51,7 @@ def import_files(
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
     imported = import_results(
-        *files, out=out, model=model, columns=_parse_columns(column or []), scale=_parse_scale(scale)
+        *files, out=out, model=model, columns=_parse_usual_columns(column or []), scale=_parse_scale(scale)
     )
     console, messages = streams.results(), streams.messages()
     streams.say(
@@ -67,7 +67,7 @@ def import_files(
     streams.say(console, f"See the scores: coeval {command} {' '.join(map(quote, folders[:2]))}")
 
 
-def _parse_columns(texts: list[str]) -> dict[str, str]:
+def _parse_usual_columns(texts: list[str]) -> dict[str, str]:
     columns = {}
     for text in texts:
         role, is_pair, column = text.partition("=")

@@ -15,7 +15,7 @@ import typer
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import read_folder_status, show_status, watch_folder
+from coeval.cli.views.folder_status import read_folder_status, show_status, show_until_idle
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
@@ -96,7 +96,7 @@ def status(
         return captured.get()
 
     if watching:
-        watch_folder(render_status, lambda: find_writer_pid(path) is not None, console)
+        show_until_idle(render_status, lambda: find_writer_pid(path) is not None, console)
     elif as_json:
         typer.echo(render_status(), nl=False)
     else:

@@ -145,12 +145,12 @@ def read_figures_by_task_and_metric(outcome: Outcome) -> dict[str, dict[str, Sam
     if not folder_by_task:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.aggregate import compute_task_figures
+    from coeval.analysis.training.aggregate import compute_figures_of_counted_runs
 
     with OutputReader(next(iter(folder_by_task.values()))) as reader:
         return {
             task: figures.metrics
-            for task, figures in compute_task_figures(reader).items()
+            for task, figures in compute_figures_of_counted_runs(reader).items()
             if task in folder_by_task
         }
 

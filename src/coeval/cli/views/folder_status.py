@@ -47,9 +47,8 @@ EVERY_S = 2.0
 _MOST_LOOKING = 0.1
 
 
-def watch_folder(render_text: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
-    """Repeat what ``show`` returns until nobody is at work: in place on a terminal, elsewhere below if it has
-    changed."""
+def show_until_idle(render_text: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
+    """Show the text until nobody is at work: in place on a terminal, elsewhere below if it has changed."""
     last: str | None = None
     while True:
         going_on, began = is_at_work(), time.monotonic()

@@ -371,5 +371,5 @@ class BatchQueue:
     def _discard_file(self, file: ParkedFile) -> None:
         usd_each = file.usd / file.requests
         for _ in range(file.requests):
-            self.meter.release_for_batch(usd_each)
+            self.meter.release_unsent_batch_request(usd_each)
         file.discard()

@@ -147,7 +147,7 @@ class JobResults:
             if usage is not None:
                 bill.add_answer(usage, most_usd)
             else:
-                bill.add_failure(most_usd if _may_be_billed(outcome) else 0.0)
+                bill.add_failure(most_usd if _has_no_error_status(outcome) else 0.0)
             if not count % _BREATH:
                 await asyncio.sleep(0)
         for _ in range(self._job.unknown):
@@ -165,7 +165,7 @@ class JobResults:
         meter.settle_job(self._job.tag, bill)
 
 
-def _may_be_billed(outcome: BatchOutcome) -> bool:
+def _has_no_error_status(outcome: BatchOutcome) -> bool:
     """Check whether there was an answer, whose usage nobody can read."""
     status = outcome.error.status if outcome.error is not None else None
     return status is None or status < 400
@@ -290,7 +290,7 @@ class BatchJobRunner:
                     raise
                 self._report_first_retry(error)
                 await asyncio.sleep(max(next(waits), min(error.retry_after_s or 0.0, LONGEST_HOLD_S)))
-        if not _is_id(job_id):
+        if not _stays_in_url_path(job_id):
             return await self._end_without_id(job_id)
         self.job.id, self.job.state, self.job.note = job_id, "submitted", ""
         self.job.submitted_at = time.time()
@@ -551,8 +551,8 @@ class BatchJobRunner:
             self._tell(f"{self.job.label}: {self.job.note}; trying again")
 
 
-def _is_id(job_id: str) -> bool:
-    """Check that a job's id is a plain name, which cannot leave its URL path."""
+def _stays_in_url_path(job_id: str) -> bool:
+    """Check whether a job's id cannot lead out of its URL path."""
     parts = job_id.split("/")
     return job_id.isprintable() and "\\" not in job_id and not {"", ".", ".."}.intersection(parts)
 

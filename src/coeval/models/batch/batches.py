@@ -417,7 +417,7 @@ class BatchedModel(HostedModel):
             try:
                 queue.raise_if_refused()
             except errors.Gap:
-                self._meter.release_for_batch(usd)
+                self._meter.release_unsent_batch_request(usd)
                 raise
         queue.park_submitting_if_full(key, body, request.purpose, usd)
 

@@ -466,13 +466,13 @@ class _AnthropicProblem(msgspec.Struct):
 
 def read_error_status(body: bytes, unknown: int) -> int:
     """Return the HTTP status for an error's type, if it comes without one; ``unknown`` for other types."""
-    kind = dialect.read_error_fields(body, _AnthropicProblem).type
+    kind = dialect.read_nested_error(body, _AnthropicProblem).type
     return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """Explain an error reply; None leaves it to the status."""
-    problem = dialect.read_error_fields(body, _AnthropicProblem)
+    problem = dialect.read_nested_error(body, _AnthropicProblem)
     reported = problem.message if isinstance(problem.message, str) else body
     details = problem.details if isinstance(problem.details, dict) else {}
     return classify_refusal(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
@@ -480,7 +480,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
 
 def explain_wrong_address(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
     """Explain a 404 that is not the API's own: say what the base URL must be."""
-    if reply.status != 404 or dialect.read_error_fields(reply.body, _AnthropicProblem).type is not None:
+    if reply.status != 404 or dialect.read_nested_error(reply.body, _AnthropicProblem).type is not None:
         return None
     hint = f"this is not Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = read_error_message(reply.body, redactor)

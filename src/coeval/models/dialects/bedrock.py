@@ -268,7 +268,7 @@ class Bedrock(dialect.Dialect):
         """Explain an error reply; see `Dialect`. Besides the table of all dialects, AWS's error types say
         that credentials are invalid or expired, that a daily or account quota is used up (waiting does not
         help), or that the model is not ready or failed."""
-        problem = dialect.read_error_fields(reply.body, _AwsProblem)
+        problem = dialect.read_nested_error(reply.body, _AwsProblem)
         # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
         error_type = reply.headers.get("x-amzn-errortype") or problem.kind or ""
         kind = error_type.partition(":")[0].rpartition("#")[2].strip()

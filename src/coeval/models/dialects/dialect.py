@@ -128,7 +128,7 @@ class Dialect(Protocol):
 P = TypeVar("P", bound=msgspec.Struct)
 
 
-def read_error_fields(body: bytes, kind: type[P]) -> P:
+def read_nested_error(body: bytes, kind: type[P]) -> P:
     """Read the fields that decide what an error is; defaults if the body has another shape. Some hosts leave
     out the `error` around them, some gateways put that into a list."""
     try:

@@ -54,7 +54,7 @@ class _GoogleStatus(msgspec.Struct):
 def explain(status: int, body: bytes, redactor: Redactor) -> errors.ModelError | None:
     """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
     Google's details: invalid keys (a 400), the requested wait, and a daily quota (waiting does not help)."""
-    problem = dialect.read_error_fields(body, _GoogleStatus)
+    problem = dialect.read_nested_error(body, _GoogleStatus)
     if problem == _GoogleStatus():
         return None
     message = excerpt(problem.message or body, redactor)

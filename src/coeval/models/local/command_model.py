@@ -80,7 +80,7 @@ class CommandModel(OwnCode):
 
     async def _answer(self, request: Request) -> Completion:
         async with self._room:
-            return await self._call_admitted(request, self._run_program)
+            return await self._call_within_budget(request, self._run_program)
 
     async def _run_program(self, request: Request) -> Completion:
         began = time.perf_counter()

@@ -121,7 +121,7 @@ class Budget:
         """Check whether a request could be paid for if all pending requests cost nothing."""
         return priority >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
 
-    def max_usd_worth_waiting_for_jobs(self) -> float:
+    def limit_usd_if_jobs_hold_enough(self) -> float:
         """Return the cost up to which a request may wait for money of batch jobs: any, if what they hold
         makes another job of some size; else 0. Without this bound, the last of a budget would go into jobs
         of one request each."""
@@ -357,7 +357,7 @@ class BudgetGate:
         """Refuse all waiting requests, or (``only_beyond_jobs``) those to which ending jobs would leave too
         little, and from now on priorities that would lead to more of them. Return whether any was refused."""
         to_come = {
-            budget: budget.max_usd_worth_waiting_for_jobs()
+            budget: budget.limit_usd_if_jobs_hold_enough()
             for fund in self._funds.values()
             for budget in fund.budgets
         }

@@ -23,7 +23,7 @@ def find_doubtful_settings(config: Config) -> Iterator[str]:
         _find_misspelt_parameters,
         _find_limits_that_mean_no_limit,
         _find_cramped_reasons,
-        _find_identical_samples,
+        _find_samples_at_temperature_0,
         _find_unused_quotas,
     )
     sentences = itertools.chain.from_iterable(check(config) for check in checks)
@@ -72,7 +72,7 @@ def _find_cramped_reasons(config: Config) -> Iterator[str]:
             yield f"V-43  tasks.{task.name}.rationale is true, but {lacking}, or verdicts may be cut off"
 
 
-def _find_identical_samples(config: Config) -> Iterator[str]:
+def _find_samples_at_temperature_0(config: Config) -> Iterator[str]:
     for student in config.with_role("student"):
         if student.samples > 1 and student.sampling("student").temperature == 0:
             yield (

@@ -169,7 +169,7 @@ def _needs_judge(draft: Draft) -> bool:
 # --- What users bring in place of a host: answers that exist (V-01, V-20), functions and programs (V-39)
 
 
-def set_models_to_none_if_answers_exist(data: FileData) -> None:
+def add_empty_models_if_answers_exist(data: FileData) -> None:
     """Set ``models`` to none if answers exist and the file names no models."""
     if _has_any_existing_answers(Draft(data, frozenset())):
         data.setdefault("models", [])

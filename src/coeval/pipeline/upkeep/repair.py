@@ -293,7 +293,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
         if not options.dry_run and any(file.invalid for file in report.files):
-            report.aside = _set_invalid_lines_aside_and_log(folder, report)
+            report.aside = _move_invalid_aside_and_mark_incomplete(folder, report)
         return report
 
 
@@ -408,7 +408,7 @@ def _examine_documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 # --- Mending
 
 
-def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Path:
+def _move_invalid_aside_and_mark_incomplete(folder: RunDir, report: RepairReport) -> Path:
     """Move invalid lines and documents to a folder of this repair, and log it in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
@@ -422,9 +422,8 @@ def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Pa
     errors = Appender(folder.errors)
     try:
         for file in touched:
-            errors.append(
-                _make_error_line(file, folder, aside)
-            )  # first, so that a kill leaves no unlogged move
+            # Logged first, so that a kill leaves no unlogged move.
+            errors.append(_make_error_line(file, folder, aside))
             _move_invalid_lines_or_document(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()

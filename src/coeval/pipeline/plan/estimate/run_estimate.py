@@ -295,7 +295,7 @@ class _TaskShapes:
         """Return attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
-        return [samples.draw_sample(n).values for n in range(1, number + 1)]
+        return [samples.draw_sample(n).prompt_variables for n in range(1, number + 1)]
 
 
 def _measure_prompts(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
