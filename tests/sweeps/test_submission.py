@@ -84,7 +84,7 @@ def test_a_submitted_one_is_not_taken_from_the_folder_too(tmp_path: Path) -> Non
 def test_what_cannot_be_submitted_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     out, folder = tmp_path / "out", saved(tmp_path / "a")
     for path in (tmp_path / "absent", folder / "config.json"):
-        with pytest.raises(UsageError, match="is no folder with files in it"):
+        with pytest.raises(UsageError, match="is not a folder with files in it"):
             submit_checkpoint(out, 1, path)
     assert not out.exists()
     submit_checkpoint(out, 1, folder)

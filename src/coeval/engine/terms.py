@@ -72,8 +72,8 @@ def warn_undiscounted_batches(
         costs = terms[spec.name].most is not None
         if spec.name in batched and costs and spec.interface not in prices.table.batch_multipliers:
             yield (
-                f"{spec.name} goes by batch jobs at the live price, as none is known of batch jobs of the "
-                f"interface {spec.interface}; if they cost less there, say so in {LOCAL_FILE}: "
+                f"{spec.name} uses batch jobs at the live price, as no batch price is known for the "
+                f"interface {spec.interface}; if batches cost less there, set it in {LOCAL_FILE}: "
                 f"`batch_multipliers: {{{spec.interface}: 0.5}}`"
             )
 
@@ -166,13 +166,13 @@ def require_prices_and_bounds(
     problems = []
     if unpriced:
         problems.append(
-            f"{join_names(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
-            f"{join_names(unpriced)}. Name it under overrides in Config/provider_pricing.yaml "
+            f"{join_names(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price for "
+            f"{join_names(unpriced)}. Set it under overrides in Config/provider_pricing.yaml "
             "(docs/prices.md)"
         )
     if unbounded:
         problems.append(
-            f"{join_names(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers "
+            f"{join_names(dict.fromkeys(unbounded.values()))} cannot be enforced: nothing bounds the answers "
             f"of {join_names(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
         )
     if problems:
@@ -193,8 +193,8 @@ def require_budget(
         needed, so_far = dollars_beyond_limit(budget_usd, least_usd, spent.usd)
         gone = f", and {so_far} of it is spent{describe_uncertain(spent.perhaps_usd)}"
     raise UsageError(
-        f"the run does not fit into its budget: what is to be done costs {needed} at the least, and {BUDGET} "
-        f"is {limit_in_dollars(budget_usd)}{gone}; {shows} shows what costs what. Raise {BUDGET}, or "
+        f"the run does not fit into its budget: the remaining work costs at least {needed}, and {BUDGET} "
+        f"is {limit_in_dollars(budget_usd)}{gone}; {shows} breaks the cost down. Raise {BUDGET}, or "
         "plan less"
     )
 

@@ -81,7 +81,7 @@ class AnswerStore:
         seed: int = 0,
     ) -> Self | None:
         """Open the store that the environment names, else the fallback; None if neither names one. An empty
-        variable means none. Raises UsageError: it is no folder, or cannot be written."""
+        variable means none. Raises UsageError: it is not a folder, or cannot be written."""
         path = _find_folder(fallback_folder, environment)
         if path is None:
             return None

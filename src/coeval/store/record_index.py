@@ -117,7 +117,7 @@ class RecordFiles:
                 self.damage(position)
 
     def damage(self, position: int) -> None:
-        """Note that the line at a position is no record."""
+        """Note that the line at a position is not a record."""
         self.damaged.append((self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK))
 
     def read_line(self, position: int) -> bytes:

@@ -24,7 +24,7 @@ class TeacherMeasures(Entity, frozen=True):
         ShownAs("Mean over tasks and factors of the variance over students", "Variance", "v1", "number"),
     ]
     s2: Annotated[Measured, ShownAs("The root of it", "Deviation", "s2")]
-    r3: Annotated[Measured, ShownAs("Mean of the highest student's mean less the lowest's", "Range", "r3")]
+    r3: Annotated[Measured, ShownAs("Mean of the highest − the lowest student mean", "Range", "r3")]
 
 
 class Differentiation(NamedTuple):

@@ -217,7 +217,7 @@ def find_evaluated_steps(
     is missing; StoreError: a folder cannot be read.
     """
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise UsageError(f"{pattern!r} is no pattern of folders: it holds {STEP} once, as {PATTERN} does")
+        raise UsageError(f"{pattern!r} is not a folder pattern: it must hold {STEP} once, as {PATTERN} does")
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")
     before, after = pattern.split(STEP)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _LEGEND = (
     "In points, on the items that all checkpoints of a task share. tied: tied with the best, by "
     "paired tests adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs "
-    "of runs. least: the true difference detected four times in five."
+    "of runs. least: true difference detected four times in five."
 )
 
 

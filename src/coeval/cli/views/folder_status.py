@@ -355,7 +355,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     if look.report is not None:
         _show_invalid_owed_and_remedy(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
-        lines = "line is no record" if count == 1 else "lines are no records"
+        lines = "line is not a record" if count == 1 else "lines are not records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
         say(console, f"{count:,} {lines}{waiting}")
     if look.report is not None:

@@ -123,7 +123,7 @@ class _OtherDecimal(Exception):
         self.number = _parse_number(sign + text.translate(_SWAPPED), "last")
         as_written, other = (text.translate(_SWAPPED), ".") if decimal == "," else (text, ",")
         remedy = f"set decimal: {other!r} to read it"
-        super().__init__(f"{quote_line(as_written)} is no number with decimal: {decimal!r}; {remedy}")
+        super().__init__(f"{quote_line(as_written)} is not a number with decimal: {decimal!r}; {remedy}")
 
 
 def _parse_number(text: str, which: Literal["first", "last"], decimal: str = ".") -> Decimal | None:

@@ -192,7 +192,7 @@ _LONGEST_LINE = 1 << 26
 
 def _read_lines(results: Path) -> Iterator[bytes]:
     """Yield the lines of a downloaded file, the last one even without a line feed; of a line longer than any
-    answer only the beginning, which is no JSON. Raises StoreError: the file cannot be read."""
+    answer only the beginning, which is not JSON. Raises StoreError: the file cannot be read."""
     with raise_store_errors("read", results), results.open("rb") as file:
         while line := file.readline(_LONGEST_LINE):
             if not line.isspace():

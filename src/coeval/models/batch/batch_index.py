@@ -199,7 +199,7 @@ class BatchIndex:
         try:
             return decode(jsonl.read_line_or_block(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
-            raise StoreError(f"{path} is damaged ({error}); what it held will be requested again") from error
+            raise StoreError(f"{path} is damaged ({error}); its contents will be requested again") from error
 
     def mark_waiting(self, key: bytes) -> None:
         self._table[key] = None

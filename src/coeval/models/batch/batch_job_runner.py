@@ -119,7 +119,7 @@ class JobResults:
         job = self._job
         if not last and (late := tally.count_results_not_given_yet(progress)):
             raise ServerFault(
-                f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are not there yet"
+                f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are missing"
             )
         job.unknown = tally.count_perhaps_paid(progress)
         if job.unknown and tally.first is not None:
@@ -416,11 +416,11 @@ class BatchJobRunner:
         """Raise ServerFault if a job that has not ended is not waited for any longer."""
         since = self.job.submitted_at or self.job.written_at
         if self._gives_up:
-            raise ServerFault("it has not ended since it was to be cancelled")
+            raise ServerFault("it was to be cancelled but has not ended")
         if time.time() - since > LONGEST_JOB_S:
             raise ServerFault(
                 f"it has not ended in {LONGEST_JOB_S / 86_400:.0f} days; coeval status RUN --cancel-batches "
-                "cancels it, and given once more gives it up"
+                "cancels it; repeat it to abandon the job"
             )
 
     def _record_and_tell_progress(self, progress: batch_api.BatchProgress) -> None:
@@ -457,7 +457,7 @@ class BatchJobRunner:
         job, count = self.job, await self._results.book_and_index()
         if lacking := job.requests - count:
             undone = lacking - job.unknown
-            reasons = [f"{pluralize(undone, 'request')} not carried out ({job.shown})"] if undone else []
+            reasons = [f"{pluralize(undone, 'request')} not processed ({job.shown})"] if undone else []
             job.note = ", ".join(reasons + ([_describe_unknown(job)] if job.unknown else []))
             if fresh:
                 await self._index.mark_waiting_lost(
@@ -534,9 +534,9 @@ class BatchJobRunner:
     def _leave_job_on_list(self, error: ModelError) -> JobEnd:
         self.job.note = self.queue.redact(str(error))
         if self._mode is BatchMode.CANCEL:
-            self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
+            self.job.note += "; coeval status RUN --cancel-batches, repeated, abandons it"
         elif isinstance(error, NotFound):
-            self.job.note += "; coeval status RUN --cancel-batches gives it up, if it is gone for good"
+            self.job.note += "; coeval status RUN --cancel-batches abandons it, if it is gone for good"
         if isinstance(error, AccessDenied) and self.queue.keyless:
             self.job.note += f"; {self.queue.keyless}"
         self._index.jobs.put(self.job)

@@ -72,7 +72,7 @@ def make_job_error(error: GoogleError, redactor: Redactor) -> ModelError:
     mapped: ModelError = error_from_status(status, b"", "", redactor)
     if isinstance(explain(status, body, redactor), AccessDenied):
         mapped = AccessDenied("")
-    mapped.args = (excerpt(error.message, redactor) or "Google gives no reason",)
+    mapped.args = (excerpt(error.message, redactor) or "Google gave no reason",)
     mapped.status = None  # no reply had it
     return mapped
 

@@ -270,10 +270,10 @@ def _make_progress(
 
 def _make_failed_batch_error(batch: _Batch, redactor: Redactor) -> ModelError:
     if batch.errors is None or not batch.errors.data:
-        return BadRequest("the host gives no reason")
+        return BadRequest("the host gave no reason")
     first = batch.errors.data[0]
     where = f"line {first.line}: " if first.line is not None else ""
-    message = excerpt(f"{where}{first.message or first.code or 'the host gives no reason'}", redactor)
+    message = excerpt(f"{where}{first.message or first.code or 'the host gave no reason'}", redactor)
     return RateLimited(message) if first.code in _NOT_NOW else BadRequest(message)
 
 
@@ -384,7 +384,7 @@ class MistralBatches(FileBatches):
         job = await self._read_job(job_id)
         error = None
         if job.state == "failed":
-            why = "; ".join(problem.message for problem in job.errors) or "the host gives no reason"
+            why = "; ".join(problem.message for problem in job.errors) or "the host gave no reason"
             error = BadRequest(excerpt(why, self._http.redactor))
         counts = _JobCounts(job.total_requests, job.succeeded_requests, job.failed_requests)
         return _make_progress(job.state, job.status, counts, error)

@@ -367,7 +367,7 @@ class _ReplyFit:
 
     def _add_note(self, value: Any, where: str) -> None:
         if value is not None:
-            self.notes[f"{where} could not be read, and was left out"] = None
+            self.notes[f"{where} could not be read and was left out"] = None
 
 
 # --- How an answer ended, in the words of every house: one table for all dialects

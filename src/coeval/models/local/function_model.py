@@ -120,7 +120,7 @@ class OwnCode(Model):
 
     def _make_timeout(self, location: str) -> errors.RequestTimeout:
         return errors.RequestTimeout(
-            f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False
+            f"{location} returned no answer in {self._spec.timeout_s:g} s", retry_advised=False
         )
 
 
@@ -286,7 +286,7 @@ class CallThreads:
     def _make_stopped_error(self) -> errors.ModelStopped:
         return errors.ModelStopped(
             f"{self._name} is no longer called: {len(self._hanging)} calls took more than "
-            f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
+            f"{self._timeout_s:g} s and still hang; fix it, or raise parameters.timeout_s"
         )
 
     def refuse_waiting(self, error: Callable[[], errors.CoevalError]) -> None:

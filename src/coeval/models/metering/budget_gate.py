@@ -138,17 +138,15 @@ class Budget:
             dollars_beyond_limit(self.limit_usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         )
         spent = f"{gone} of it is spent{describe_uncertain(so_far.perhaps_usd)}"
-        settle = (
-            ", or settle what is perhaps spent (coeval status RUN --settle)" if so_far.perhaps_usd else ""
-        )
+        settle = ", or settle the uncertain cost (coeval status RUN --settle)" if so_far.perhaps_usd else ""
         way_out = f"Raise {self.key}{settle} and run again with {CONTINUE}."
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
             way_out = f"Run again with {CONTINUE} when they have ended, or raise {self.key} before that."
         return QuotaExhausted(
             f"model {name} is no longer called: {self.key} is {limit_in_dollars(self.limit_usd)}, and "
-            f"{spent}, which leaves too little for a request that may cost {needed}, or for what would "
-            "follow from it.",
+            f"{spent}, which leaves too little for a request that may cost {needed}, or for its "
+            "follow-ups.",
             way_out,
         )
 

@@ -29,7 +29,7 @@ def find_doubtful_settings(config: Config) -> Iterator[str]:
     sentences = itertools.chain.from_iterable(check(config) for check in checks)
     yield from itertools.islice(sentences, MOST_SHOWN)
     if next(sentences, None) is not None:
-        yield f"there is more to doubt in this file; the first {MOST_SHOWN} are shown"
+        yield f"there are more warnings for this file; the first {MOST_SHOWN} are shown"
 
 
 def _find_misspelt_parameters(config: Config) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _find_limits_that_mean_no_limit(config: Config) -> Iterator[str]:
                 if limit in NO_LIMIT:
                     yield (
                         f"models.{model.name}.{section}.{'.'.join(path)} is {limit}: the host may refuse it, "
-                        "or set no limit on how long an answer gets"
+                        "or leave the answer's length unlimited"
                     )
 
 

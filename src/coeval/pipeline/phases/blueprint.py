@@ -269,5 +269,5 @@ def _find_seed_attributes(task: TaskConfig, kind: Kind) -> Attributes | None:
 def _read_existing_mapping(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
-        raise StoreError(f"{path} holds no mapping; restore it, or remove it to have it made again")
+        raise StoreError(f"{path} holds no mapping; restore it, or remove it to regenerate it")
     return value

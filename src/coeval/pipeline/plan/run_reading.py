@@ -47,7 +47,7 @@ def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[Readi
 @contextmanager
 def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Reading[RunReader]]:
     """Open a run for reading; without a readable ``config.yaml``, all records count, and a note says so. With
-    ``is_look``, the results are shown to somebody. Raises UsageError: it is no run; StoreError: a file
+    ``is_look``, the results are shown to somebody. Raises UsageError: it is not a run; StoreError: a file
     cannot be read."""
     planned: Planned | None = None
     notes = list(_describe_missing_run_files(folder))

@@ -45,7 +45,7 @@ _OVER_JUDGES = (
     "Intervals treat items as a sample of what these teachers write; the second interval treats judges as a "
     "sample too. "
 )
-_BOUNDS = "least, most: bounds of the score, with everything missing at 0, or at 100."
+_BOUNDS = "least, most: bounds of the score, with all missing ones counted as 0, or as 100."
 
 
 def ranked_scores_table(measures: RunMeasures) -> ReportTable:
