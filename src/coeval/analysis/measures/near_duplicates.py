@@ -58,12 +58,12 @@ def mean_prompt_similarity(prompts: Sequence[str], seed: int = 0) -> Resemblance
     )
 
 
-def _sample_pairs(prompts: int, random_source: random.Random) -> list[tuple[int, int]]:
-    if prompts * (prompts - 1) // 2 <= MOST_PAIRS:
-        return list(combinations(range(prompts), 2))
+def _sample_pairs(prompt_count: int, random_source: random.Random) -> list[tuple[int, int]]:
+    if prompt_count * (prompt_count - 1) // 2 <= MOST_PAIRS:
+        return list(combinations(range(prompt_count), 2))
     sampled: dict[tuple[int, int], None] = {}
     while len(sampled) < MOST_PAIRS:
-        a, b = random_source.sample(range(prompts), 2)
+        a, b = random_source.sample(range(prompt_count), 2)
         sampled[min(a, b), max(a, b)] = None
     return list(sampled)
 
@@ -131,9 +131,9 @@ def _rank_shingles(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> li
     return [np.sort(numbers) for numbers in np.split(rank[kind], ends)]
 
 
-def first_of_duplicate_group(duplicates: Sequence[NearDuplicate], prompts: int) -> NDArray[np.int64]:
-    """Return the first index of each prompt's group, (count,): its own where it is alone."""
-    first = list(range(prompts))
+def first_of_duplicate_group(duplicates: Sequence[NearDuplicate], prompt_count: int) -> NDArray[np.int64]:
+    """Return the first index of each prompt's group, (prompt_count,): its own where it is alone."""
+    first = list(range(prompt_count))
     for twin in duplicates:
         root, other_root = first[twin.place], first[twin.of]
         while first[root] != root:
@@ -141,7 +141,7 @@ def first_of_duplicate_group(duplicates: Sequence[NearDuplicate], prompts: int) 
         while first[other_root] != other_root:
             other_root = first[other_root]
         first[max(root, other_root)] = min(root, other_root)
-    for place in range(prompts):
+    for place in range(prompt_count):
         first[place] = first[first[place]]
     return np.array(first, np.int64)
 
