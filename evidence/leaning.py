@@ -24,7 +24,7 @@ from coeval.analysis.panel.bias_ledger import (
     LengthContrast,
     adjust_biases_by_judge,
     judge_length_contrast_sentences,
-    judge_length_contrasts,
+    judge_pair_contrasts,
 )
 from coeval.analysis.panel.panel_reading import estimate_biases_by_judge, model_families, model_family
 
@@ -239,7 +239,7 @@ class LengthNamed(NamedTuple):
 
 
 def contrasts(judges: Mapping[str, Planted], seed: int) -> dict[tuple[str, str], LengthContrast]:
-    return judge_length_contrasts(*simulate(judges, 50, seed))
+    return judge_pair_contrasts(*simulate(judges, 50, seed))
 
 
 def length_named(judges: Mapping[str, Planted], repeats: int) -> LengthNamed:

@@ -404,7 +404,7 @@ def test_results_are_a_table_in_a_notebook(run: coeval.Run) -> None:
 
 
 def test_a_run_whose_records_cannot_be_read_says_so_in_a_notebook(tmp_path: Path) -> None:
-    assert "is no run" in coeval.Run(tmp_path)._repr_html_()
+    assert "is not a run" in coeval.Run(tmp_path)._repr_html_()
 
 
 HOSTILE = "<script>alert(1)</script>"

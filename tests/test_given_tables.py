@@ -137,8 +137,8 @@ def test_values_that_are_missing_and_values_that_are_no_text(experiment: dict[st
         ({"items": 3}, "items and answers are frames, or lists of mappings"),
         ({"items": "reviews.csv"}, "items and answers are frames, or lists of mappings"),
         ({"items": {"v": ROWS}}, "items: no task is named v"),
-        ({"items": {"../v": ROWS}}, "'../v' is no name"),
-        ({"answers": {"../p": ANSWERS}}, "'../p' is no name"),
+        ({"items": {"../v": ROWS}}, "'../v' is not a valid name"),
+        ({"answers": {"../p": ANSWERS}}, "'../p' is not a valid name"),
     ],
 )
 def test_what_cannot_be_taken_is_told(experiment: dict[str, Any], given: dict[str, Any], wrong: str) -> None:

@@ -391,7 +391,7 @@ async def test_what_another_package_exits_with_is_no_end_of_ours(tmp_path: Path,
 ROW = "from coeval.models.catalog import Host\nROW = Host(name='parley', needs_key=False, {})\n"
 PARTS = {
     "no such dialect": ("dialect='nowhere:D'", "parley: nowhere:D cannot be loaded"),
-    "another thing as dialect": ("dialect='json:dumps'", "parley: json:dumps is no Dialect"),
+    "another thing as dialect": ("dialect='json:dumps'", "parley: json:dumps is not a Dialect"),
     "no such signer": ("dialect='openai_chat', signer='json:signs'", "parley: json:signs cannot be loaded"),
     "a signer misspelt": ("dialect='openai_chat', signer='baerer'", "parley: baerer is not known here"),
     "another thing as signer": ("dialect='openai_chat', signer='json:dumps'", "json:dumps makes no Signer"),
@@ -408,7 +408,7 @@ async def test_a_hosts_row_that_leads_nowhere_is_told(tmp_path: Path, fields: st
 
 ELSEWHERE = {
     "it is not there": ("nowhere:Thing", "say-the-word: nowhere:Thing cannot be loaded"),
-    "another kind of thing": ("json:dumps", "say-the-word: json:dumps is no Benchmark"),
+    "another kind of thing": ("json:dumps", "say-the-word: json:dumps is not a Benchmark"),
 }
 
 

@@ -131,7 +131,7 @@ def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
     assert "1,000 items of 1,000 rows" in taken
     rows = re.findall(r"^reviews +label +sim-\w+ +\d\d\.\d \[.*\] +\d+ of 1,000$", scored, re.MULTILINE)
     assert len(rows) == 2, scored
-    assert "simulated models: numbers show the tool, not any real model" in scored
+    assert "simulated models: these numbers describe no real model" in scored
     assert shown.count("exact_match: label: expected") >= 3
 
 

@@ -57,7 +57,7 @@ class OlderRun:
         for path, lines in self._lines.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             if self._random.random() < 0.3:
-                lines.insert(self._random.randrange(len(lines)), "this is no record\n")
+                lines.insert(self._random.randrange(len(lines)), "this is not a record\n")
                 lines.append("\n")
             if self._random.random() < 0.3:
                 lines.append(lines[0][: len(lines[0]) // 2])  # torn by a crash

@@ -81,7 +81,7 @@ def test_items_are_paired_by_what_was_asked(tmp_path: Path) -> None:
     report = compared(tmp_path / "one", tmp_path / "two")
     [one] = report.comparisons
     assert (one.n, one.missing, one.difference) == (7, 2, 0.0)
-    assert any("another prompt" in note for note in report.notes)
+    assert any("different prompts" in note for note in report.notes)
 
 
 @pytest.mark.process
@@ -99,10 +99,10 @@ def test_another_recipe_of_the_judge_and_another_criterion_are_told(tmp_path: Pa
                 run.evaluation(n, student, f"only {name}", {"plot": "High", "style": "Low"})
     both = compared(tmp_path / "one", tmp_path / "two").notes
     assert sum("another recipe" in note for note in both) == 1, "once for all students"
-    assert sum("the factor plot is" in note for note in both) == 1
+    assert sum("the factor plot has" in note for note in both) == 1
     notes = "; ".join(compared(tmp_path / "one", tmp_path / "two", students=["ann"]).notes)
     assert "haiku: j judged two by another recipe (model, parameters, prompt) than one" in notes
-    assert "the factor plot is described otherwise" in notes
+    assert "the factor plot has another description" in notes
     assert "style is described" not in notes
     for reported in (notes, "; ".join(both)):
         assert (
@@ -149,10 +149,10 @@ def test_other_reference_answers_and_labels_of_the_same_questions_are_told(tmp_p
             run.evaluation(n, "ann", "j", {"plot": "High"})
     reported = compared(tmp_path / "one", tmp_path / "two").notes
     assert reported == (
-        "haiku: 3 of 8 items in common have another reference answer in two than in one: part of the "
-        "difference may be theirs",
-        "haiku: 1 of 8 items in common were made for other attributes in two than in one: part of the "
-        "difference may be theirs",
+        "haiku: 3 of 8 items in common have another reference answer in two than in one: this may "
+        "explain part of the difference",
+        "haiku: 1 of 8 items in common have other attributes in two than in one: this may "
+        "explain part of the difference",
     )
 
 
@@ -338,8 +338,8 @@ def test_who_has_some_tasks_only_is_told_once(tmp_path: Path) -> None:
                 else:
                     run.datapoint(n)
     assert compared(tmp_path).doubts == (
-        "No score in tasks that others have: ben (saga), cleo (saga, verse). Such a task is in no difference "
-        "of theirs; overall is over the others.",
+        "No score in tasks that others have: ben (saga), cleo (saga, verse). These tasks are not in "
+        "their differences; overall is over the other tasks.",
     )
 
 
@@ -368,8 +368,8 @@ def test_folders_with_no_judge_in_common_are_told_once(students: tuple[str, ...]
                 for student in students:
                     run.judged(n, student, judge, HIGH if n % 2 else LOW)
     assert compared(tmp_path / "one", tmp_path / "two").notes == (
-        "haiku, saga: strict judged one, mild judged two, and nobody both: the difference is also one of "
-        "judges",
+        "haiku, saga: strict judged one, mild judged two, and no judge both: the difference also reflects "
+        "the judges",
     )
 
 
@@ -379,7 +379,7 @@ def test_students_with_a_judge_each_are_told_once(tmp_path: Path) -> None:
     for n in range(1, 7):
         for student, judge in (("ann", "j"), ("ben", "k"), ("cleo", "l")):
             run.judged(n, student, judge, HIGH if n % 2 else LOW)
-    said = "haiku: j judged ann, k judged ben, l judged cleo, and nobody any two of these: their scores "
+    said = "haiku: j judged ann, k judged ben, l judged cleo, and no judge any two of these: their scores "
     with pytest.raises(UsageError) as refused:
         compared(tmp_path)
     assert str(refused.value).count(f"{said}are not compared") == 1

@@ -59,7 +59,7 @@ def test_figures_are_those_of_scikit_learn(written: tuple[Run, Said], coeval: Co
     run, said = written
     labels = measured(coeval, run)["labels"]
     assert list(labels) == ["sorting"]
-    assert list(labels["sorting"]) == ["kind"], "an attribute that is no label is none here"
+    assert list(labels["sorting"]) == ["kind"], "an attribute that is not a label is none here"
     for student, pairs in said.items():
         found = labels["sorting"]["kind"]["students"][student]
         expected, stated = zip(*pairs, strict=True)

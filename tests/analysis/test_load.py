@@ -251,7 +251,7 @@ async def test_python_opens_an_output_folder(ifeval: Path) -> None:
 
 def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(UsageError, match="is no run"):
+        with pytest.raises(UsageError, match="is not a run"):
             open_reader(folder)
 
 

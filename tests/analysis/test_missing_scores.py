@@ -31,7 +31,7 @@ from coeval.analysis.panel.bias_ledger import (
     FamilyBias,
     adjust_biases_by_judge,
     judge_length_contrast_sentences,
-    judge_length_contrasts,
+    judge_pair_contrasts,
 )
 from coeval.analysis.panel.panel_reading import (
     estimate_biases_by_judge,
@@ -460,7 +460,7 @@ def test_a_contrast_of_length_is_the_slope_of_the_difference() -> None:
     formula = pytest.importorskip("statsmodels.formula.api")
     pandas = pytest.importorskip("pandas")
     grid, lengths = simulate({"a": Planted(length=0.1), "b": Planted(0.1)}, 80, 2)
-    found = judge_length_contrasts(grid, lengths)["a", "b"]
+    found = judge_pair_contrasts(grid, lengths)["a", "b"]
     answers = slice(None, None, 2)  # two factors each
     apart = (grid.levels[:, 0] - grid.levels[:, 1]).reshape(-1, 2).mean(axis=1) / 2
     frame = {"y": apart, "x": np.log2(lengths[answers] + 1), "s": grid.student[answers]}
@@ -521,14 +521,14 @@ def test_severity_is_what_the_others_give_more() -> None:
 def test_what_the_scores_cannot_tell_is_not_told() -> None:
     alone = simulate({"a": Planted()}, 30, 1)
     assert not any(bias.value for bias in estimate_biases_by_judge(alone.grid, {})["a"].values())
-    assert not judge_length_contrasts(*alone)
+    assert not judge_pair_contrasts(*alone)
     related = {"one": 0.5, "two": 0.7}
     grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
     ledger = estimate_biases_by_judge(grid, dict.fromkeys(("one", "two", "a", "b"), "same"))
     assert ledger["a"].keys() == {"severity"}
-    assert judge_length_contrasts(grid, lengths).keys() == {("a", "b")}
-    assert not judge_length_contrasts(grid, np.full_like(lengths, 100.0))
-    assert not judge_length_contrasts(grid, np.full_like(lengths, np.nan))
+    assert judge_pair_contrasts(grid, lengths).keys() == {("a", "b")}
+    assert not judge_pair_contrasts(grid, np.full_like(lengths, 100.0))
+    assert not judge_pair_contrasts(grid, np.full_like(lengths, np.nan))
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_sentence_is_about_other_judges() -> None:
 
 def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
     grid = drawn(5, (0.6, 0.5), 2, leaning=0.05)
-    assert said(grid).endswith("; two judges give only a rough idea.")
+    assert said(grid).endswith("; two judges give only a rough estimate.")
     one = grid.select_judges(["j0"])
     assert said(one).endswith("(p < 0.001). Only one judge was used, so agreement cannot be measured.")
     [gap] = ranked(one).differences.values()

@@ -91,7 +91,7 @@ def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -
         assert measured.wpa.value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
         assert measured.kappa.value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
         tables = tabulate_pair_levels(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
-        assert DEFAULT_LEVELS.plain_or_weighted_kappa(tables.sum(axis=0)) == measured.kappa.value
+        assert DEFAULT_LEVELS.plain_or_linear_kappa(tables.sum(axis=0)) == measured.kappa.value
 
 
 def test_likeness_of_prompts_is_scikit_learns() -> None:
@@ -127,7 +127,7 @@ def test_units_that_one_judge_did_not_score_are_in_no_table() -> None:
 def test_kappa_is_not_defined_where_chance_agrees_in_all() -> None:
     alike = np.full(20, 2, np.int8)
     tables = np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)])
-    assert DEFAULT_LEVELS.plain_or_weighted_kappa(tables) == pytest.approx([np.nan, 1], nan_ok=True)
+    assert DEFAULT_LEVELS.plain_or_linear_kappa(tables) == pytest.approx([np.nan, 1], nan_ok=True)
 
 
 def test_alpha_is_one_where_all_agree_and_undefined_where_nothing_varies() -> None:

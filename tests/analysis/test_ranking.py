@@ -137,7 +137,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     assert "best leads by these judges: " in out
     assert " on 60 shared items (p < 0.001)." in out
     assert "Both judges put best ahead; allowing for other judges, the lead is " in out
-    assert "; two judges give only a rough idea." in out
+    assert "; two judges give only a rough estimate." in out
     assert "2 of 3 pairwise differences between students are significant." in out
     assert "Agreement between the judges is almost perfect" in ended.out
     assert "Missing" not in ended.out

@@ -194,7 +194,7 @@ def test_a_run_that_has_only_begun_reads_as_empty(run: Run) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="is not a run"):
         RunReader(tmp_path / "nowhere")
 
 

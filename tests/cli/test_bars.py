@@ -182,7 +182,7 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def long_named(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A run with long names, a label task, failures, and a line that is no record."""
+    """A run with long names, a label task, failures, and a line that is not a record."""
     models = [model(NAMES[0]), model(NAMES[1], failure_rate=0.2)]
     made = Lab(tmp_path_factory.mktemp("lab"), models, [task(TASKS[0]), quiz(TASKS[1])])
     made.settings = {"probe_mode": "disable", "generation_retries": 0}

@@ -49,7 +49,7 @@ def test_a_warning_that_is_only_logged_looks_like_one(here: Path) -> None:
     keys.chmod(0o644)
     words = [sys.executable, "-m", "coeval", "run", "--config", str(lab.file), "--dry-run"]
     ended = subprocess.run(words, cwd=here, capture_output=True, text=True, check=True)
-    assert ended.stderr == f"warning: {keys} can be read by every user of this machine; `chmod 600` it.\n"
+    assert ended.stderr == f"warning: {keys} is readable by every user of this machine; `chmod 600` it.\n"
 
 
 @pytest.fixture(scope="module")

@@ -169,7 +169,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> No
         process.send_signal(signal.SIGINT)
         reported, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Stopped at once; what was finished is on disk, and --continue resumes there." in reported
+    assert "Stopped at once; finished work is on disk; --continue resumes it." in reported
     assert "Traceback" not in reported
     assert slow_lab.meta()["status"] == "interrupted"
 

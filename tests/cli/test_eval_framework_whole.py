@@ -185,7 +185,7 @@ async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         ended = await finish(process)
     assert (ended.code, ended.out) == (130, "")
-    assert "Stopped at once; what was finished is on disk, and the same command resumes" in ended.err
+    assert "Stopped at once; finished work is on disk; the same command resumes" in ended.err
     assert "Traceback" not in ended.err
 
 

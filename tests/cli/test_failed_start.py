@@ -77,7 +77,7 @@ def test_what_stood_before_a_failed_start_stands_as_it_did(lab: Lab, coeval: Com
 
 @pytest.mark.process
 def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval: Command) -> None:
-    """Evaluations without a student are of the older layout; a line that is no record is pointed at."""
+    """Evaluations without a student are of the older layout; a line that is not a record is pointed at."""
     old = Lab(here, [model("ann")], [task(total=2)], id="old")
     old.run()
     [path] = (old.path / "phase5_evaluations").glob("*.jsonl")
@@ -100,7 +100,7 @@ def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval:
     assert (
         "2 records of data_generation, 2 records of response_collection, 2 records of evaluation" in reported
     )
-    assert "warning: 1 line is no record and was left out, the first at byte" in reported
+    assert "warning: 1 line is not a record and was left out, the first at byte" in reported
 
 
 @pytest.mark.process

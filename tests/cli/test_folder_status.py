@@ -167,9 +167,7 @@ async def test_a_benchmark_that_cannot_fit_is_refused_before_anything_is_asked(t
     assert (done.code, host.requested) == (1, []), done.err
     said = " ".join(done.err.split())
     assert "does not fit into its budget" in said
-    assert (
-        "--budget-usd is $0.001; the same command with --estimate-only shows what costs what. Raise" in said
-    )
+    assert "--budget-usd is $0.001; the same command with --estimate-only breaks the cost down. Raise" in said
 
 
 # `coeval status` on a terminal of 80 columns: what a run holds, what went wrong, whether it is alive.

@@ -158,7 +158,7 @@ def test_a_supporting_row_that_is_open_is_named(here: Path, coeval: Command) -> 
     [one] = found["candidates"]
     assert (code, one["verdict"]) == (0, "GO")
     shown = coeval("gate", here / "base", here / "new", "--policy", policy).out
-    assert "open, and not required: it has too few items in ifbench" in " ".join(shown.split())
+    assert "undecided, but not required: it has too few items in ifbench" in " ".join(shown.split())
 
 
 def test_a_growing_run_has_one_level(here: Path, coeval: Command) -> None:
@@ -205,9 +205,9 @@ def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command
     output(same, "same", right, task="writingbench", judge={"model": "j", "recipe": "one"})
     assert coeval("gate", base, same, "--policy", policy).code == 0
     cases: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
-        "another prompt": ("a", {"prompts": {"0": "new"}}, {"judge": {"model": "j", "recipe": "one"}}),
+        "different prompts": ("a", {"prompts": {"0": "new"}}, {"judge": {"model": "j", "recipe": "one"}}),
         "another recipe": ("b", {}, {"judge": {"model": "j", "recipe": "two"}}),
-        "nobody both": ("c", {}, {"judge": {"model": "k", "recipe": "one"}}),
+        "no judge both": ("c", {}, {"judge": {"model": "k", "recipe": "one"}}),
         "only base has the task writingbench": ("d", {}, None),
     }
     for said, (name, how, judged) in cases.items():
@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_never_go(here: Path, policy: Path, coeval: Command
         assert said in ended.out
         headline = ended.out.splitlines()[0]
         assert "may lose" not in headline, "no loss is the reason"
-        assert ("has no score to hold against" if judged is None else "does not fit") in headline
+        assert ("has no scores to compare with" if judged is None else "does not match") in headline
 
 
 @pytest.fixture
@@ -365,7 +365,7 @@ def test_reports_for_a_build(
     assert [part.tag for part in case] == ["failure"]
     assert suite.get("name") == r"n\x07<x>& against a|<b>"
     shown = coeval("gate", "--markdown", base, new, "--policy", policy)
-    assert shown.out.startswith(r"### NO-GO: n\\x07\<x\>\& loses more than allowed to a\|\<b\> in ifeval")
+    assert shown.out.startswith(r"### NO-GO: n\\x07\<x\>\& loses more than allowed against a\|\<b\>")
     assert summary.read_text() == "before\n" + shown.out
     filed = coeval("gate", base, new, "--policy", policy, "--markdown", "gate.md", "--json")
     assert ((here / "gate.md").read_text(), json.loads(filed.out)["verdict"]) == (shown.out, "NO-GO")

@@ -136,8 +136,8 @@ WRONG = [
     ("multi.csv", b'question,answer\n"two\nlines",b\nx\n', "multi.csv:4: it has 1 cell, and the header 2"),
     ("empty.csv", b"question,answer\nx,1\n ,2\n", "empty.csv:3: its `question` is empty"),
     ("latin.csv", b"question\nfine\ncaf\xe9\n", "latin.csv:3: byte 4 is not UTF-8; save the file as UTF-8"),
-    ("broken.jsonl", b'{"question": "a"}\n\n{"question": \n', "broken.jsonl:3: it is no JSON"),
-    ("list.jsonl", b'{"question": "a"}\n[1, 2]\n', "list.jsonl:2: it is no JSON object"),
+    ("broken.jsonl", b'{"question": "a"}\n\n{"question": \n', "broken.jsonl:3: it is not JSON"),
+    ("list.jsonl", b'{"question": "a"}\n[1, 2]\n', "list.jsonl:2: it is not a JSON object"),
     ("null.jsonl", b'{"question": "a"}\n{"question": null}\n', "null.jsonl:2: its `question` is empty"),
     ("gone.jsonl", b'{"question": "a"}\n{"other": 1}\n', "gone.jsonl:2: its `question` is empty"),
     ("nested.jsonl", b'{"question": ["a"]}\n', "nested.jsonl:1: its `question` is a list; name an entry"),
@@ -154,7 +154,7 @@ def test_a_row_that_makes_no_item_is_told_by_line_and_may_be_left_out(
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question")
     assert ended.code == 1
     assert reported in ended.err
-    assert "leave such rows out with --skip-bad. Nothing was written." in ended.err
+    assert "skip such rows with --skip-bad. Nothing was written." in ended.err
     assert not lab.path.exists()
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question", "--skip-bad")
     if name.startswith(("nested", "parts")):  # they have no other row
@@ -276,7 +276,7 @@ def test_columns_that_are_not_named_are_found_by_their_usual_names(
 def test_a_condition_that_is_none(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
     for text, reported in (
-        ("hard", "'hard' is no condition; write COLUMN = VALUE"),
+        ("hard", "'hard' is not a condition; write COLUMN = VALUE"),
         ("level = 'hard' and n = 1", "is not one condition; give each one of its own"),
         ("level = hard or n = 1", "is more than one condition; give each one of its own (all must hold)"),
     ):
@@ -313,7 +313,7 @@ def test_a_second_ingest_loses_nothing(here: Path, lab: Lab, coeval: Command) ->
     place = RunDir(lab.path).datapoints("story", "own")
     first = place.read_bytes()
     again = coeval(*command)
-    assert (again.code, "holds these 3 items already; nothing was written" in again.out) == (0, True)
+    assert (again.code, "already holds these 3 items; nothing was written" in again.out) == (0, True)
     other = ("ingest", "more.csv", "--config", lab.file, "--prompt", "question", "--id", "qid")
     refused = coeval(*other)
     assert refused.code == 1
@@ -548,11 +548,11 @@ def test_a_new_file_takes_answers_that_exist(here: Path, coeval: Command) -> Non
             ("--response", "prod-v7=v9", "--new", "x.yaml"),
             "--response: there is no column v9",
         ),
-        (("--response", "a b=v7", "--new", "x.yaml"), "--response: 'a b' is no name"),
+        (("--response", "a b=v7", "--new", "x.yaml"), "--response: 'a b' is not a valid name"),
         (("--response", "prod=", "--new", "x.yaml"), "--response prod=: write NAME=COLUMN"),
         (
             ("--response", "p=v7", "--config", "exp.yaml"),
-            "--response is for --new; in an experiment file that",
+            "--response is for --new; in an existing experiment",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_file_that_is_there_is_not_proposed_for_what_it_cannot_take(here: Path
     assert coeval(*command).code == 0
     again = coeval(*command)
     assert again.code == 1
-    assert "moods.yaml already exists; name another file, or move this one away" in again.err
+    assert "moods.yaml already exists; name another file, or move it away" in again.err
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_hundreds_of_labels_are_not_all_named_and_that_is_told(here: Path, coeva
     (here / "intents.csv").write_text(f"text,intent\n{rows}")
     ended = coeval("ingest", "intents.csv", "--label", "intent", "--new", "intents.yaml")
     assert ended.code == 0, ended.err
-    assert "intent has 400 values, more than a prompt is to name: write into output_description" in ended.err
+    assert "intent has 400 values, too many to name in a prompt: write into output_description" in ended.err
     assert "one of 400, such as: " in load_config(here / "intents.yaml").tasks[0].output_description
 
 

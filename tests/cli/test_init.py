@@ -206,7 +206,7 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
         (("table", "tickets.csv", "--prompt", "tex"), "--prompt: there is no column tex; did you mean text?"),
         (("table", "other.csv"), "which column holds the prompts? Name it with --prompt COLUMN"),
         (("answers", "other.csv", "--prompt", "a"), "Name it with --response COLUMN; other.csv has a, b"),
-        (("answers", "other.csv", "--student", "a b"), "--student: 'a b' is no name"),
+        (("answers", "other.csv", "--student", "a b"), "--student: 'a b' is not a valid name"),
         (("function", "mod:answer"), "--items is missing"),
         (("function", "app.py"), "app.py: name the function too, as in app.py:answer"),
         (("function", "app.py:answer", "--items", "tickets.csv"), "there is no file app.py"),
@@ -221,11 +221,11 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
         (("description", "x", "kept.yaml"), "kept.yaml already exists; name another file"),
         (
             ("description", "x.yaml", "Sort."),
-            "that of Sort. does not: coeval init description SOURCE FILE",
+            "unlike Sort.: coeval init description SOURCE FILE",
         ),
         (
             ("table", "x.yaml", "tickets.csv"),
-            "that of tickets.csv does not: coeval init table SOURCE FILE",
+            "unlike tickets.csv: coeval init table SOURCE FILE",
         ),
         (("checkpoints", "none"), "none"),
         (("film",), "'film' is not one of 'description', 'table'"),

@@ -110,7 +110,7 @@ def test_a_judge_that_is_code_is_asked_where_a_file_that_is_given_names_it(
     words = ("judges", "check", "--judge", "strict", "--anchor", coded.path)
     refused = coeval(*words)
     assert refused.code == 1
-    assert "give the experiment file that does: --config FILE" in " ".join(refused.err.split())
+    assert "give the experiment file that names it: --config FILE" in " ".join(refused.err.split())
     ended = coeval(*words, "--config", coded.file, "--json")
     assert (ended.code, json.loads(ended.out)["answers"]) == (0, 12)
 
@@ -159,11 +159,11 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     file.write_text("".join(lines[:-4]))
     other = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--items", "5")
     assert other.code == 1
-    assert "was begun with other items and did not end; give the same --items, or --start-over" in other.err
+    assert "was begun with other items and did not finish; give the same --items, or" in other.err
     lab.models[2] = judge(severity=0.2)
     moved = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--config", lab.file)
     assert moved.code == 1
-    assert "It did not end; --start-over begins another." in moved.err
+    assert "It did not end; --start-over begins" in moved.err
     assert "--redo-changed" not in moved.err  # which this command has not
     ended = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--json")
     assert "exp-check-acme-judge-v1-1 is continued. Scores it has since 20" in " ".join(ended.err.split())
@@ -180,7 +180,7 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     ("words", "said"),
     [
         (("--judge", "nobody"), "no judge of that name; there are: acme/judge-v1, other"),
-        (("--judge", "other", "--anchor", "."), "is no run"),
+        (("--judge", "other", "--anchor", "."), "is not a run"),
         (("--judge", "other", "--anchor", "runs/exp/labels.jsonl"), "holds no score of people"),
     ],
 )

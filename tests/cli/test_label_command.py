@@ -110,7 +110,7 @@ def test_a_formula_and_an_unknown_level_are_told_by_row(run: Path, tmp_path: Pat
     said = coeval("label", run, "--read", sheet)
     assert said.code == 1
     assert "row 9: the level is a formula; write the level itself" in said.err
-    assert "row 10: 'Superb' is no level of plot; write one of Low, Medium, High" in said.err
+    assert "row 10: 'Superb' is not a level of plot; write one of Low, Medium, High" in said.err
     assert "kept 7 labels of me; 1 row without a level; 7 of 10 are labelled" in said.err
 
 
@@ -132,7 +132,7 @@ def test_a_sheet_with_levels_that_are_not_recorded_is_never_written_over(
     assert coeval(*words).code == 0
     assert {row["level"] for row in rows_of(sheet)} == {"Low"}
     sheet.write_text("my,own\n1,2\n")
-    assert "exists and is no sheet of labels; name another file" in coeval(*words).err
+    assert "exists and is not a sheet of labels; name another file" in coeval(*words).err
     assert sheet.read_text() == "my,own\n1,2\n"
 
 
@@ -187,14 +187,14 @@ def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Co
     said = coeval("label", run, "--read", sheet)
     assert said.code == 1
     assert f"row 8: id {rows[0]['id']} has a row above; the first one counts" in said.err
-    assert "row 9: id 'haiku__t.1__00001__ann' is no label requested from me" in said.err
+    assert "row 9: id 'haiku__t.1__00001__ann' is not a label requested from me" in said.err
     labels = [json.loads(line) for line in (run / "labels.jsonl").read_text().splitlines()]
     assert [label["level"] for label in labels if "level" in label] == ["High"]
     nobody = coeval("label", run, "--by", "ben", "--n", "1", "--read", sheet)
-    assert "is no label requested from ben" in nobody.err, "a sheet of somebody else's draw"
+    assert "is not a label requested from ben" in nobody.err, "a sheet of somebody else's draw"
     assert coeval("label", run, "--by", "ben", "--n", "6", "--sheet", tmp_path / "ben.csv").code == 0
     other = coeval("label", run, "--by", "ben", "--read", sheet)
-    assert "is no label requested from ben" in other.err, "the same answers, asked of somebody else"
+    assert "is not a label requested from ben" in other.err, "the same answers, asked of somebody else"
     assert "kept 0 labels of ben" in other.err
 
 
@@ -232,7 +232,7 @@ def test_what_is_no_sheet_is_refused(
         (["--factor", "rhyme"], "--factor rhyme: judges score plot"),
         (["--by", "an/na"], "--by 'an/na': write a name of letters"),
         (["--by", "cem", "--among", "anna,ben"], "--by cem is not among anna, ben"),
-        (["--item", "haiku"], "--item haiku: no judge scored an answer to such an item"),
+        (["--item", "haiku"], "--item haiku: no judge scored an answer to this item"),
         (["--item", "haiku", "--n", "3"], "--item picks answers by hand; leave out --n"),
         (["--sheet", "x.txt"], "x.txt: name a sheet of labels with .csv, which Excel opens"),
         (["--sheet", "x.csv", "--read", "y.csv"], "--sheet and --read exclude each other"),
@@ -277,7 +277,7 @@ def test_a_number_that_a_spreadsheet_shows_with_decimals_is_its_level(
     shown = ["5.0", "5,00", "1.5", "4"]
     write_rows(sheet, [dict(row, level=level) for row, level in zip(rows_of(sheet), shown, strict=True)])
     said = coeval("label", lab.path, "--read", sheet)
-    assert "'1.5' is no level of" in said.err
+    assert "'1.5' is not a level of" in said.err
     assert coeval(*words).code == 1, "one level is not recorded"
     write_rows(sheet, [dict(row, level=row["level"].replace("1.5", "")) for row in rows_of(sheet)])
     assert coeval(*words).code == 0, "5.0 is on record as 5"

@@ -168,7 +168,7 @@ async def test_without_a_word_all_are_asked_that_a_credential_was_found_for(tmp_
     assert table(done.out)["llama3:8b"] == ["0.00", "0.00"]  # a column of what no model tells is left out
     assert "Prices in US dollars per million tokens; local models are free; –: not known." in done.out
     assert done.err.startswith("warning: azure_ai at https://nowhere.invalid")
-    assert "it has no list of its models" in done.err
+    assert "it lists no models" in done.err
 
 
 @pytest.mark.process
@@ -184,7 +184,7 @@ async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> No
     [
         ((), "no credential was found that reaches a host"),
         (("--interface", "openia"), "there is no openia; there are anthropic, azure_ai"),
-        (("--interface", "simulated"), "these models are in this process"),
+        (("--interface", "simulated"), "these models run in this process"),
         (("--base-url", "http://127.0.0.1:9/v1"), "--base-url needs --interface"),
         (("--interface", "vllm", "--base-url", "127.0.0.1:9/v1"), "no http:// or https:// before its host"),
         (("--interface", "openai", "--config", "e.yaml"), "exclude each other"),

@@ -124,7 +124,7 @@ def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: La
     assert "warning: Some requested records are missing:" in ended.err
     assert re.search(r"evaluation +3 +\d +[1-3] +\d not requested: quota", ended.err)
     assert "experiment.quota.ann.max_calls" in ended.err
-    assert "Raise what is used up first: the warnings above name it.\nAfter that: coeval run " in ended.err
+    assert "First raise the limits that the warnings above name.\nAfter that: coeval run " in ended.err
     assert f"After that: coeval run --config {lab.file} --continue" in ended.err
     status = coeval("status", "--run", lab.path)
     assert status.code == 0
@@ -215,7 +215,7 @@ def test_items_of_ones_own_are_counted_read_and_what_lacks_is_told(here: Path, c
     for shown in (counted.err, ended.stderr):
         assert "story.exam.datapoints.jsonl:2: the line is blank" in shown
         assert shown.count("story.exam.datapoints.jsonl:3: the field `answer` is not used") == 1
-        assert "story.exam.datapoints.jsonl holds 2 of the 3 items that sampling.total asks for" in shown
+        assert "story.exam.datapoints.jsonl holds 2 of the 3 items that sampling.total requires" in shown
     assert re.search(r"data_generation +3 +2 +1 +1 not supplied", ended.stderr)
     assert "ann" in ended.stdout
 

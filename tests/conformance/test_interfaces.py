@@ -193,7 +193,7 @@ async def test_a_schema_that_is_not_taken_is_left_out_from_then_on_and_no_other(
             for schema in (LEVELS, LEVELS, Schema("another", LEVELS.body)):
                 assert (await it.complete(Request(messages=HELLO, schema=schema))).text == "ok"
         assert [heard.schema is not None for heard in it.heard] == [True, False, False, True]
-    assert "is called without the schema scores from now on" in caplog.text
+    assert "is now called without the schema scores" in caplog.text
 
 
 @every_interface

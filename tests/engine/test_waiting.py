@@ -252,6 +252,6 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     await server.wait_closed()
     assert [moment for moment, _ in reported] == [SILENT_AFTER_S, SILENT_AFTER_S + AGAIN_AFTER_S]
     assert reported[0][1] == (
-        f"http://{host}/v1 has answered nothing for 30 s; 1 request waiting there, "
+        f"http://{host}/v1 has not answered for 30 s; 1 request waiting there, "
         "each given up after 5 s (parameters.timeout_s)"
     )

@@ -241,7 +241,7 @@ def test_what_cannot_be_exported_is_told(run: Path, tmp_path: Path, coeval: Comm
     assert coeval("export", run, "--to", "word", "--out", tmp_path / "out").code == 1
     ended = coeval("export", run, "--to", "csv", "--out", tmp_path / "out")
     assert (ended.code, ended.out.split()[:3]) == (0, ["2", "files", "written"])
-    with pytest.raises(UsageError, match="word is no format; there are csv"):
+    with pytest.raises(UsageError, match="word is not a format; there are csv"):
         export_results(run, "word", tmp_path / "other")
 
 

@@ -236,7 +236,7 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
     ("name", "content", "said"),
     [
         ("a.eval", b"PK nothing", "is damaged, or no log of Inspect"),
-        ("a.json", b"{", "is no log of Inspect"),
+        ("a.json", b"{", "is not an Inspect log"),
         ("a.json", json.dumps(log_of([])).encode(), "holds no samples"),
         ("a.json", b'{"results": {"version": 2, "results": []}}', "holds no results"),
         (
@@ -250,11 +250,11 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
             "a.jsonl:2 is not a promptfoo result",
         ),
         ("samples_x.jsonl", b"{}\n", "has no column for item, model, score"),
-        (f"samples_x_{DATE}.jsonl", b"{}\n", "is nothing that lm-eval writes"),
+        (f"samples_x_{DATE}.jsonl", b"{}\n", "is not lm-eval output"),
         ("a.csv", b"item,score\n1,2\n", "or the model with --model"),
-        ("a.csv", b"item,model,score\n1,m,good\n", "the score 'good' is no number"),
-        ("a.csv", b'item,model,score\n1,m,"1,234"\n', "the score '1,234' is no number"),
-        ("a.csv", b"item;model;score\n1;m;1.234,5\n", "the score '1.234,5' is no number"),
+        ("a.csv", b"item,model,score\n1,m,good\n", "the score 'good' is not a number"),
+        ("a.csv", b'item,model,score\n1,m,"1,234"\n', "the score '1,234' is not a number"),
+        ("a.csv", b"item;model;score\n1;m;1.234,5\n", "the score '1.234,5' is not a number"),
         ("a.csv", b"item,model,score,sample\n1,m,1,1" + b"0" * 5000, "is not a whole number from 0 to"),
         ("a.csv", b"item,model,score\n1,m,1\n1,m,0\n", "1 of m has a second score"),
         (

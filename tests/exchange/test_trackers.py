@@ -488,7 +488,7 @@ def test_mlflow_as_its_extra_installs_it(run: Path, tmp_path: Path, place: str) 
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     if place == "sqlite":
         assert ended.returncode == 1
-        assert "m.db is a database, which needs the whole package: pip install mlflow. Or set" in ended.stderr
+        assert "m.db is a database, which needs the full package: pip install mlflow. Or set" in ended.stderr
         return
     assert (ended.returncode, ended.stderr) == (0, "")
     assert list((tmp_path / ((place and "ml") or "mlruns")).glob("*/*/metrics"))

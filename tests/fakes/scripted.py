@@ -75,7 +75,7 @@ class ScriptedHost(ABC):
 
     @abstractmethod
     def no_json(self) -> Behaviour:
-        """The error for a body that is no JSON object."""
+        """The error for a body that is not a JSON object."""
 
     def routes(self) -> list[web.RouteDef]:
         """All that is served; every POST is a request for an answer where a host says no more."""

@@ -207,7 +207,7 @@ async def test_a_budget_needs_prices_and_bounds(priced: Path) -> None:
             priced, host.url, urls={"judge-2": public}, parameters={}, settings={"budget_usd": 1.0}
         )
         said = await refused(file, host)
-        assert "without a known price of judge-2" in said
+        assert "without a known price for judge-2" in said
         assert "max_tokens" in said
         assert "teacher" in said
 
@@ -260,11 +260,11 @@ async def test_after_a_kill_a_run_goes_on_and_the_bill_settles_what_is_perhaps_s
         first = await run(file, continue_run=True)
         assert first.exit_code == 3
         assert "$0.040 of that perhaps" in folder.log.read_text()
-        assert "or settle what is perhaps spent (coeval status RUN --settle)" in folder.log.read_text()
+        assert "or settle the uncertain cost (coeval status RUN --settle)" in folder.log.read_text()
         before = len(host.requested)
         assert before > 28
         settled = await called(priced, "status", "--run", folder.path, "--settle", "student-1=0.001")
-        assert "where $0.040 was perhaps spent" in " ".join(settled.err.split())
+        assert "replacing an uncertain $0.040" in " ".join(settled.err.split())
         account = read_accounts(folder.usage)["student-1"]
         assert account.uncertain_usd == 0
         assert account.spent_usd == pytest.approx(max(0.001, account.cost_usd or 0.0))

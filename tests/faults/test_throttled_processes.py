@@ -79,7 +79,7 @@ async def test_a_file_that_cannot_be_shared_is_told_and_an_interval_that_is_none
 
         code, reported, requested = await asyncio.to_thread(run, MIN_INTERVAL_S="often")
         assert (code, requested) == (1, 0)
-        assert "MIN_INTERVAL_S in the environment is no number of seconds" in reported
+        assert "MIN_INTERVAL_S in the environment is not a number of seconds" in reported
         nowhere = str(tmp_path / "nowhere" / "state")
         code, reported, requested = await asyncio.to_thread(
             run, MIN_INTERVAL_S="0.0001", EVAL_THROTTLE_STATE_PATH=nowhere

@@ -41,7 +41,7 @@ HOSTILE = {
     "kills_below_python": ("ctypes.CDLL(None).kill(os.getppid(), 9); time.sleep(60)", "signal 9"),
     "kills_itself": ("ctypes.CDLL(None).kill(os.getpid(), 11); time.sleep(60)", "signal 11"),
     "exits": ("sys.exit(0)", "raised SystemExit"),
-    "exits_at_once": ("os._exit(0)", "ended its worker (exit code 0)"),
+    "exits_at_once": ("os._exit(0)", "made its worker exit with code 0"),
     "aborts": ("os.abort()", "signal 6"),
     "raises": ("raise ValueError('no')", "raised ValueError: no"),
     "raises_all": ("raise BaseException('no')", "raised BaseException: no"),
@@ -199,7 +199,7 @@ async def test_what_a_function_may_take_and_return(folder: Path, runner: CheckRu
     ("text", "reported"),
     [
         ("import nowhere_to_be_found", "No module named"),
-        ("import os; os._exit(7)", "exit code 7"),
+        ("import os; os._exit(7)", "exit with code 7"),
         ("raise SystemExit", "raised SystemExit"),
         ("def other(response): return 1", "defines no function score"),
         ("score = 3", "defines no function score"),

@@ -79,7 +79,7 @@ def test_what_is_no_scale_is_refused(written: Any) -> None:
 )
 def test_a_list_whose_best_level_is_unknown_is_refused_with_both_ways_out(written: list[Any]) -> None:
     first, last = written[0], written[-1]
-    with pytest.raises(ValueError, match="write the levels with numbers") as refused:
+    with pytest.raises(ValueError, match="give the levels numbers") as refused:
         parse_scale(written)
     assert f"{{{first}: 0, " in str(refused.value)
     assert f" if it is {last}, {{{last}: 0, " in str(refused.value)

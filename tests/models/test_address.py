@@ -299,7 +299,7 @@ def test_every_dialect_that_hosts_speak_is_measured_on_an_answer_that_it_reads()
 
 
 def test_a_dialect_that_is_not_there_is_no_other_hosts() -> None:
-    with pytest.raises(UsageError, match="smoke_signals is no Dialect"):
+    with pytest.raises(UsageError, match="smoke_signals is not a Dialect"):
         load_dialect(msgspec.structs.replace(HOSTS["openai"], dialect="smoke_signals"))
 
 

@@ -246,12 +246,12 @@ async def test_parameters_that_only_a_model_knows_go_where_converse_hands_them_o
 @pytest.mark.parametrize(
     ("model", "sampling", "said"),
     [
-        (CLAUDE, {"seed": 7}, "nothing for seed; leave it out"),
+        (CLAUDE, {"seed": 7}, "does not support seed; leave it out"),
         (CLAUDE, {"temperature": 0.5, "top_p": 0.5}, "temperature or top_p, not both"),
         ("us.anthropic.claude-opus-4-7-v1", {"temperature": 0.5}, "takes no temperature; leave it out"),
-        ("meta.llama3-3-70b-instruct-v1:0", {"top_k": 9}, "nothing for top_k; leave it out"),
-        ("meta.llama3-3-70b-instruct-v1:0", {"reasoning_effort": "low"}, "nothing for reasoning_effort"),
-        ("amazon.nova-pro-v1:0", {"thinking_budget": 2048}, "nothing for thinking_budget; leave it out"),
+        ("meta.llama3-3-70b-instruct-v1:0", {"top_k": 9}, "does not support top_k; leave it out"),
+        ("meta.llama3-3-70b-instruct-v1:0", {"reasoning_effort": "low"}, "does not support reasoning_effort"),
+        ("amazon.nova-pro-v1:0", {"thinking_budget": 2048}, "does not support thinking_budget; leave it out"),
     ],
 )
 async def test_what_a_family_has_nothing_for_is_refused_by_name_and_not_sent(
@@ -399,8 +399,8 @@ async def test_every_kind_of_content_is_read_for_what_it_is() -> None:
             NotFound,
             "on-dem",
         ),
-        (Fault(400, "You exceeded it.", "ServiceQuotaExceededException"), RateLimited, "quota is spent"),
-        (Fault(429, "Too many tokens per day, please wait."), RateLimited, "the quota of the day is spent"),
+        (Fault(400, "You exceeded it.", "ServiceQuotaExceededException"), RateLimited, "quota is used up"),
+        (Fault(429, "Too many tokens per day, please wait."), RateLimited, "the daily quota is used up"),
         (Fault(400, "Input is too long for requested model."), BadRequest, "too long"),
     ],
 )

@@ -117,8 +117,8 @@ async def test_a_program_that_is_kept_answers_line_by_line() -> None:
     [
         ("import sys; sys.exit('out of luck')", ServerFault, "ended with exit code 1: out of luck"),
         ("import os; os.kill(os.getpid(), 9)", ServerFault, "ended with exit code -9"),
-        ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", Unreadable, "wrote what is no text"),
-        ("import time; time.sleep(60)", RequestTimeout, "gave no answer in 0.5 s"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", Unreadable, "wrote what is not text"),
+        ("import time; time.sleep(60)", RequestTimeout, "returned no answer in 0.5 s"),
         (
             "import os, sys; sys.stdin.read(); os.close(1); import time; time.sleep(60)",
             RequestTimeout,
@@ -137,12 +137,12 @@ async def test_programs_that_fail(code: str, kind: type[ModelError], wrong: str)
     [
         ("import sys; sys.stdin.readline(); sys.exit('crashed')", ServerFault, "exit code 1 in the middle"),
         ("input(); print('{\"text\": \"hal', end='', flush=True)", ServerFault, "in the middle of a request"),
-        ("input(); print('no json', flush=True)", Unreadable, "wrote a line that is no JSON"),
+        ("input(); print('no json', flush=True)", Unreadable, "wrote a line that is not JSON"),
         ("input(); print('\"hi\"', flush=True)", Unreadable, "wrote a line without the `id` of its request"),
-        (LOOP.replace("{reply}", "{'text': None}"), Unreadable, "gave dict without a text"),
+        (LOOP.replace("{reply}", "{'text': None}"), Unreadable, "returned dict without a text"),
         (LOOP.replace("{reply}", "{'error': 'quota'}"), ServerFault, "answered with an error: quota"),
         (LOOP.replace("{reply}", "{'text': 'x' * 1_000_000}"), Unreadable, "a line that is too long"),
-        ("import time; time.sleep(60)", RequestTimeout, "gave no answer in 0.5 s"),
+        ("import time; time.sleep(60)", RequestTimeout, "returned no answer in 0.5 s"),
     ],
 )
 async def test_kept_programs_that_fail(code: str, kind: type[ModelError], wrong: str) -> None:

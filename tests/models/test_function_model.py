@@ -129,16 +129,16 @@ async def test_usage_and_cost_are_what_it_tells() -> None:
 @pytest.mark.parametrize(
     ("value", "wrong"),
     [
-        (None, "gave NoneType; an answer is a text"),
-        (float("nan"), "gave float"),
-        (7, "gave int"),
-        (b"bytes", "gave bytes"),
-        ({}, "gave dict without a text"),
-        ({"text": 3}, "gave dict without a text"),
-        ({"text": "a", "cost_usd": float("nan")}, "gave cost_usd: nan"),
-        ({"text": "a", "cost_usd": -1}, "gave cost_usd: -1"),
-        ({"text": "a", "usage": {"input_tokens": 1.5}}, "gave input_tokens: 1.5"),
-        ({"text": "a", "usage": {"output_tokens": -2}}, "gave output_tokens: -2"),
+        (None, "returned NoneType; an answer is text"),
+        (float("nan"), "returned float"),
+        (7, "returned int"),
+        (b"bytes", "returned bytes"),
+        ({}, "returned dict without a text"),
+        ({"text": 3}, "returned dict without a text"),
+        ({"text": "a", "cost_usd": float("nan")}, "gave cost_usd=nan"),
+        ({"text": "a", "cost_usd": -1}, "gave cost_usd=-1"),
+        ({"text": "a", "usage": {"input_tokens": 1.5}}, "gave input_tokens=1.5"),
+        ({"text": "a", "usage": {"output_tokens": -2}}, "gave output_tokens=-2"),
     ],
 )
 async def test_what_is_no_answer_fails_its_item(value: Any, wrong: str) -> None:
@@ -273,11 +273,11 @@ async def test_a_call_that_hangs_is_given_up_and_others_go_on() -> None:
         asked = [model.complete(hanging), *(model.complete(ASKED) for _ in range(50))]
         first, *others = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(first, RequestTimeout)
-        assert "gave no answer in 0.1 s" in str(first)
+        assert "returned no answer in 0.1 s" in str(first)
         assert {other.text for other in others if not isinstance(other, BaseException)} == {"ok"}
         assert len(others) == 50
         await asyncio.gather(*(model.complete(hanging) for _ in range(2)), return_exceptions=True)
-        with pytest.raises(ModelStopped, match=r"3 calls took more than 0\.1 s and hang still"):
+        with pytest.raises(ModelStopped, match=r"3 calls took more than 0\.1 s and still hang"):
             await model.complete(ASKED)
         free.set()
         for _ in range(200):
@@ -492,8 +492,8 @@ async def test_no_package_is_imported_to_find_a_function_in_it(
 @pytest.mark.parametrize(
     ("text", "place", "wrong"),
     [
-        ("", "app.py:answer", "holds no function of that name"),
-        ("answer = 3", "app.py:answer", "holds no function of that name"),
+        ("", "app.py:answer", "has no function of that name"),
+        ("answer = 3", "app.py:answer", "has no function of that name"),
         ("def answer(", "app.py:answer", "SyntaxError"),
         ("raise SystemExit(3)", "app.py:answer", "cannot be loaded (SystemExit: 3)"),
         ("def answer(prompt, color): pass", "app.py:answer", "takes color, which no request has"),

@@ -94,13 +94,13 @@ async def test_how_much_is_reasoned_is_said_in_the_words_of_the_models_family(
 @pytest.mark.parametrize(
     ("model", "sampling", "said"),
     [
-        ("gemini-2.0-flash", {"reasoning_effort": "low"}, "nothing for reasoning_effort; leave it out"),
-        ("gemma-3-27b-it", {"thinking_budget": 512}, "nothing for thinking_budget; leave it out"),
-        ("gemini-2.5-pro", {"thinking_budget": 0}, "cannot be kept from reasoning; raise thinking_budget"),
-        ("gemini-3-pro-preview", {"reasoning_effort": "none"}, "cannot be kept from reasoning"),
+        ("gemini-2.0-flash", {"reasoning_effort": "low"}, "does not support reasoning_effort; leave it out"),
+        ("gemma-3-27b-it", {"thinking_budget": 512}, "does not support thinking_budget; leave it out"),
+        ("gemini-2.5-pro", {"thinking_budget": 0}, "always reasons; raise thinking_budget"),
+        ("gemini-3-pro-preview", {"reasoning_effort": "none"}, "always reasons"),
         ("gemini-2.5-flash", {"reasoning_effort": "much"}, "may be none, minimal, low, medium, high"),
-        ("gemini-2.5-flash", {"reasoning_effort": "low", "thinking_budget": 9}, "leave one of them out"),
-        ("gemini-3.6-flash", {"temperature": 0.0}, "takes no temperature, and would pass over it"),
+        ("gemini-2.5-flash", {"reasoning_effort": "low", "thinking_budget": 9}, "leave one out"),
+        ("gemini-3.6-flash", {"temperature": 0.0}, "takes no temperature, and would ignore it"),
         ("gemini-3.5-flash-lite", {"top_k": 4}, "takes no top_k"),
     ],
 )
@@ -228,7 +228,7 @@ async def test_a_busy_host_is_given_the_time_that_it_asks_for_in_the_error() -> 
 @pytest.mark.parametrize(
     ("violation", "reason"),
     [
-        (quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), "the quota of the day is spent"),
+        (quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), "the daily quota is used up"),
         (quota("GenerateRequestsPerMinute-FreeTier", value="0"), "no quota for this model"),
     ],
 )

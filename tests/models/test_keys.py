@@ -111,7 +111,9 @@ def test_an_account_that_is_not_there_is_told(
 
 
 def test_an_account_without_any_key_file_is_told_where_one_may_stand(places: Places) -> None:
-    with pytest.raises(UsageError, match=r"a key file \(keys, .*none of these exists\); none is named there"):
+    with pytest.raises(
+        UsageError, match=r"a key file \(keys, .*none of these exists\); no account is named there"
+    ):
         places.load().credential("openai", account="team-b")
 
 
@@ -199,7 +201,7 @@ def test_a_models_own_key_keeps_the_address_of_the_file(places: Places) -> None:
     ("text", "expected"),
     [
         (f"providers: {{opnai: {SECRET}}}", "did you mean `openai`?"),
-        (f"providers: {{{SECRET}: openai}}", "holds a name that is no provider"),
+        (f"providers: {{{SECRET}: openai}}", "holds a name that is not a provider"),
         (f"providers: {{openai: {{api_ky: {SECRET}}}}}", "it may have: api_key"),
         (f"providers: {{openai: {{{SECRET}: x}}}}", "it may have: api_key"),
         (f"providers: {{openai: [{SECRET}]}}", "api_key must be text"),
@@ -208,9 +210,9 @@ def test_a_models_own_key_keeps_the_address_of_the_file(places: Places) -> None:
         (f"providers: {{team-b: {{interface: opnai, api_key: {SECRET}}}}}", "did you mean `openai`?"),
         (f"providers: {{team-b: {{interface: [x], api_key: {SECRET}}}}}", "names no interface"),
         (f"providers: {{team-b: {{interface: openai, key: {SECRET}}}}}", "it may have: api_key"),
-        (f"providers: {{{SECRET}: {{interface: openai, api_key: x}}}}", "with a name that it cannot have"),
-        (f"providers: {{a b: {{interface: openai, api_key: {SECRET}}}}}", "with a name that it cannot have"),
-        (f"providers: {{groq: {{interface: openai, api_key: {SECRET}}}}}", "with a name that it cannot have"),
+        (f"providers: {{{SECRET}: {{interface: openai, api_key: x}}}}", "with an invalid name"),
+        (f"providers: {{a b: {{interface: openai, api_key: {SECRET}}}}}", "with an invalid name"),
+        (f"providers: {{groq: {{interface: openai, api_key: {SECRET}}}}}", "with an invalid name"),
         ("providers: {openai: ''}", "must be text"),
         (f"providers: {SECRET}", "a key file reads"),
         (f"openai: {SECRET}", "a key file reads"),

@@ -145,7 +145,7 @@ async def test_pages_are_asked_for_until_there_is_no_next() -> None:
 
 
 async def test_a_list_without_an_end_is_given_up() -> None:
-    with pytest.raises(Unreadable, match="goes on after 100 pages"):
+    with pytest.raises(Unreadable, match="continues after 100 pages"):
         await listed(*[json_reply([[["a"]], "a"])] * MOST_PAGES, dialect=Paged())
 
 

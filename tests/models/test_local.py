@@ -335,11 +335,9 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
 
     if not torch.cuda.is_available():
         for options in ({}, {"device": "auto"}):
-            with pytest.raises(
-                UsageError, match=r"there is no CUDA GPU.*device: cpu runs it on the processor"
-            ):
+            with pytest.raises(UsageError, match=r"there is no CUDA GPU.*device: cpu runs it on the CPU"):
                 LocalModel(spec(folder, options=options))
-    with pytest.raises(UsageError, match=r"cuda:99 is not there"):
+    with pytest.raises(UsageError, match=r"cuda:99 is missing"):
         LocalModel(spec(folder, options={"device": "cuda:99"}))
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError, match="could not be loaded with transformers on cpu"):
@@ -347,7 +345,7 @@ async def test_what_is_not_there_is_said_before_anything_is_asked(
             pass
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     absent = spec(Path("owner/no-such-model"))
-    with pytest.raises(UsageError, match=r"sought on the hub since no folder here has that name"):
+    with pytest.raises(UsageError, match=r"searched on the hub as no folder here has that name"):
         async with Models([absent], Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)):
             pass
     monkeypatch.setattr(local, "find_spec", lambda _: None)

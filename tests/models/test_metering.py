@@ -436,7 +436,7 @@ class Spending(RuleBasedStateMachine):
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         reservation, model = self.take_one(data, self.parked)
-        self.soon(lambda: self.meter(model).release_for_batch(reservation.usd))
+        self.soon(lambda: self.meter(model).release_unsent_batch_request(reservation.usd))
 
     @precondition(lambda self: self.parked)
     @rule()

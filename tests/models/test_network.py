@@ -58,5 +58,5 @@ def test_the_certificate_bundle_of_the_environment(
     for bundle in (tmp_path / "absent.pem", tmp_path / "empty.pem"):
         (tmp_path / "empty.pem").write_text("")
         monkeypatch.setenv(name, str(bundle))
-        with pytest.raises(UsageError, match=f"{name}=.*{bundle.name} is no usable certificate bundle"):
+        with pytest.raises(UsageError, match=f"{name}=.*{bundle.name} is not a usable certificate bundle"):
             load_certificates()

@@ -134,7 +134,7 @@ async def test_an_odd_field_costs_neither_the_answer_nor_its_count(
 async def test_where_no_text_can_be_read_the_reply_is_no_answer(
     interface: str, place: str, value: Any
 ) -> None:
-    with pytest.raises(Unreadable, match="what is no answer"):
+    with pytest.raises(Unreadable, match="an invalid answer"):
         await answers(interface, changed(interface, place, value), requests=2)
 
 
@@ -160,7 +160,7 @@ def test_arguments_of_a_tool_are_json_whether_they_come_as_an_object_or_a_text(
 
 def test_what_was_left_out_is_noted_once() -> None:
     reply = changed("openai", f"{MESSAGE}.content", [7, {"text": SAID}, 8])
-    assert decoded("openai", reply).notes == ("choices.message.content could not be read, and was left out",)
+    assert decoded("openai", reply).notes == ("choices.message.content could not be read and was left out",)
     assert decoded("openai", changed("openai", f"{MESSAGE}.content", SAID)).notes == ()
 
 

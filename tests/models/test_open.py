@@ -128,16 +128,16 @@ async def test_every_model_that_cannot_be_asked_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("https://example.invalid/v1#usage", "a fragment (from # on)"),
-        ("https://example.invalid/v1#", "a fragment (from # on)"),
-        (" https://example.invalid/v1", "a blank or another character that cannot be seen (number 1 of 27)"),
+        ("https://example.invalid/v1#usage", "a fragment (from #)"),
+        ("https://example.invalid/v1#", "a fragment (from #)"),
+        (" https://example.invalid/v1", "a blank or an invisible character (number 1 of 27)"),
         (
             "https://example.invalid/v1\n",
-            "a blank or another character that cannot be seen (number 27 of 27)",
+            "a blank or an invisible character (number 27 of 27)",
         ),
         ("https://exa mple.invalid/v1", "a blank"),
         ("https://example.invalid/v 1", "a blank"),
-        ("https://example.invalid/\N{ZERO WIDTH SPACE}v1", "a character that cannot be seen"),
+        ("https://example.invalid/\N{ZERO WIDTH SPACE}v1", "invisible character"),
         ("https://example.invalid/v1?", "no user name, password or query"),
         ("https://example.invalid:http/v1", "its port as a number"),
         ("https://example.invalid:99999/v1", "its port as a number"),

@@ -92,7 +92,7 @@ def test_what_a_host_has_nothing_for_is_refused_by_name(interface: str, name: st
 
 
 def test_a_host_without_log_probabilities_says_so() -> None:
-    with pytest.raises(BadRequest, match="groq has nothing for logprobs"):
+    with pytest.raises(BadRequest, match="groq does not support logprobs"):
         sent("groq", {}, top_logprobs=5)
 
 

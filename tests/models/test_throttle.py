@@ -225,7 +225,7 @@ def _another_users(path: Path) -> None:
     [
         (_link, "symbolic link"),
         (_second_name, "it has another name, too"),
-        (_letter, "it holds something else"),
+        (_letter, "it is not a throttle file"),
         (_another_users, "it is another user's"),
         (Path.mkdir, "Is a directory"),
         (os.mkfifo, "it is a pipe"),
@@ -283,7 +283,9 @@ def test_a_clock_that_is_set_back_or_forward_keeps_the_pace(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["often", "-1", "nan", "inf", "1e9", "5ms", "0,01"])
 def test_an_interval_that_is_none_is_named_with_the_way_out(text: str) -> None:
-    with pytest.raises(UsageError, match=r"MIN_INTERVAL_S .* no number of seconds .* or unset it") as raised:
+    with pytest.raises(
+        UsageError, match=r"MIN_INTERVAL_S .* not a number of seconds .* or unset it"
+    ) as raised:
         read_throttle({"MIN_INTERVAL_S": text}, default_s=0.005)
     assert text not in str(raised.value).split()
 

@@ -29,7 +29,7 @@ from coeval.models.dialects.anthropic_messages import ANTHROPIC
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.meter import Ledger
 from coeval.models.pacing.admission import SharedPrefixes
-from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer
+from coeval.pricing.tariff import Rates, Tariff, make_cost_bound_unless_free, make_pricer
 from perf.dialects import SAID, TYPICAL
 
 ARTICLE = "A long article. " * 400
@@ -301,7 +301,7 @@ async def test_an_answer_whose_tokens_are_not_known_keeps_what_was_set_aside(
     path, budget = tmp_path / "usage.json", 1.0
     terms = Terms(
         price=make_pricer(TARIFF),
-        most=make_cost_bound(TARIFF),
+        most=make_cost_bound_unless_free(TARIFF),
         max_cost_usd=budget if own else None,
         priced_by="test",
     )

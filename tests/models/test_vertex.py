@@ -99,7 +99,7 @@ def test_a_project_that_nobody_names_is_asked_for() -> None:
 
 @pytest.mark.parametrize("location", ["us central1", "US-CENTRAL1", "eu/west"])
 def test_a_location_that_is_none_is_told_before_anything_is_asked(location: str) -> None:
-    with pytest.raises(UsageError, match=r"is no location of Vertex AI.*GOOGLE_CLOUD_LOCATION"):
+    with pytest.raises(UsageError, match=r"is not a location of Vertex AI.*GOOGLE_CLOUD_LOCATION"):
         address("gemini-2.5-flash", {}, project="p", location=location)
 
 

@@ -127,7 +127,7 @@ def test_a_blueprint_drawn_without_a_teacher_says_so(tmp_path: Path) -> None:
     assert run.summary is not None
     assert run.summary.notes == [
         "story: rubric_mapping was drawn without ben, and stays so; "
-        "another experiment id or overwrite=True asks again"
+        "use another experiment id or overwrite=True to draw it again"
     ]
     assert run.exit_code == 3
 

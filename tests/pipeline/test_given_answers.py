@@ -162,7 +162,7 @@ def test_rows_of_no_item_and_rows_twice_are_told_by_line(lab: Lab) -> None:
     answers(lab.folder, [*rows, ("Nobody asked", "x"), ("Great!", "bad"), ("Nor this", "y"), ("", "z")])
     found = "\n".join(warnings(lab))
     assert "answers.csv:6: no item has this prompt (also on line 8)" in found
-    assert "answers.csv:7: the prompt stood on line 2 already; the first one counts" in found
+    assert "answers.csv:7: the prompt is already on line 2; the first one counts" in found
     assert "answers.csv:9: its `q` is empty" in found
     run = lab.run()
     assert run.exit_code == 0
@@ -279,7 +279,7 @@ def test_only_its_tasks_are_answered_by_a_student(lab: Lab) -> None:
 def test_a_table_that_is_gone_leaves_the_answers_that_are_there(lab: Lab) -> None:
     assert lab.run().exit_code == 0
     (lab.folder / "answers.csv").unlink()
-    assert any("that were taken before are used" in said for said in warnings(lab, continue_run=True))
+    assert any("the earlier answers of" in said for said in warnings(lab, continue_run=True))
     assert lab.run(continue_run=True).exit_code == 0
     lab.id = "exp2"
     with pytest.raises(
@@ -322,7 +322,7 @@ def test_another_run_takes_them_over(lab: Lab) -> None:
             {**prod(), "tasks": ["sentimet"]},
             "students[0].tasks[0]  V-07  no task is named 'sentimet'; did you",
         ),
-        ({**prod(), "name": "cat"}, "students[0].name  V-02  'cat' is the name of models[0] already"),
+        ({**prod(), "name": "cat"}, "students[0].name  V-02  'cat' is already the name of models[0]"),
         ({**prod(), "name": "a__b"}, "students[0].name  V-04"),
         ({**prod(), "name": "exact_match"}, "students[0].name  V-04  'exact_match' is reserved"),
         (
@@ -360,7 +360,7 @@ def test_only_models_names_a_student_whose_answers_exist(lab: Lab) -> None:
     judged(lab).models.append(model("ann", "student"))
     assert lab.run(only_models=["prod-v7"]).exit_code == 0
     assert {record["student_model_id"] for record in lab.lines("evaluation")} == {"prod-v7"}
-    with pytest.raises(ConfigError, match="'prod-v8', which is none of them; did you mean 'prod-v7'"):
+    with pytest.raises(ConfigError, match="'prod-v8', which is not one of them; did you mean 'prod-v7'"):
         lab.run(only_models=["prod-v8"], continue_run=True)
 
 

@@ -109,7 +109,7 @@ def test_a_lost_file_of_items_is_told_and_written_again_by_continue(
     assert missing.gaps is not None
     [lost] = missing.gaps.short
     assert (lost.missing, missing.gaps.owed, lost.gone) == (4, 4, True)
-    assert f"their file {items} is missing; resuming the run writes it again, without a call" in lost.remedy
+    assert f"their file {items} is missing; resuming the run rewrites it, without a call" in lost.remedy
     assert [sentence.partition("; ")[0] for sentence in missing.sentences] == [
         "missing from the plan: 4 items"
     ]
@@ -127,7 +127,7 @@ def test_rows_that_are_added_are_answered_by_continue(
     requested = listen(monkeypatch)
     with caplog.at_level("WARNING"):
         assert lab.run(continue_run=True).exit_code == 0
-    assert "reviews.csv, or what is taken out of it, has changed since" in (lab.path / "run.log").read_text()
+    assert "reviews.csv, or what is imported from it, has changed since" in (lab.path / "run.log").read_text()
     assert requested.phases() == (0, 0, 0, 2, 0)
     assert not (lab.path / "replaced").exists(), "nothing was replaced"
     found = {record["label_scores"]["mood"]["expected"] for record in lab.records("evaluation").values()}
@@ -141,7 +141,7 @@ def test_a_row_that_has_changed_is_asked_about_before_it_is_replaced(lab: Lab) -
     reviews(lab.folder, [("Great!!", "good"), *ROWS[1:]])
     said = refused(lab, continue_run=True)
     assert 'changed="redo"' in said
-    assert "rows of reviews.csv: it, or what is taken out of it, has changed since 20" in said
+    assert "rows of reviews.csv: it, or what is imported from it, has changed since 20" in said
     assert "`items.id: COLUMN` avoids that" in said
     assert "the content of the datapoint" not in said
     assert place.read_bytes() == before
@@ -159,7 +159,7 @@ def test_a_table_that_is_gone_leaves_the_items_that_were_taken(lab: Lab) -> None
     lab.models.append(model("dan", "student"))
     assert lab.run(continue_run=True).exit_code == 0
     assert lab.counts()[1] == 12
-    assert "the items that were taken on" in (lab.path / "run.log").read_text()
+    assert "the items imported on" in (lab.path / "run.log").read_text()
 
 
 def test_a_new_run_takes_over_answers_to_the_same_rows(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_all_items_are_those_of_a_table(lab: Lab) -> None:
             "sampling": {"total": "all"},
         }
     ]
-    assert "V-32  is all, and only a task with `items` has a table whose rows these are" in refused(lab)
+    assert "V-32  is all, which only a task with `items` allows" in refused(lab)
     lab.tasks = [sentiment()]
     lab.models = [model("items", "student")]
     assert "V-32  'items' is the teacher of a task with items" in refused(lab)
@@ -286,7 +286,7 @@ def test_students_are_told_the_labels_that_are_declared(lab: Lab, monkeypatch: p
     assert reported_students(lab, monkeypatch) == (
         "Name the mood.\n\nWhat the answer should look like: One of: good, bad\n\nInput:\n\nGreat!"
     )
-    assert "do not see which values" not in (lab.path / "run.log").read_text()
+    assert "are not shown the values" not in (lab.path / "run.log").read_text()
 
 
 def test_without_an_output_description_there_is_no_heading_for_one(
@@ -294,7 +294,7 @@ def test_without_an_output_description_there_is_no_heading_for_one(
 ) -> None:
     assert reported_students(lab, monkeypatch) == "Name the mood.\n\nInput:\n\nGreat!"
     assert (
-        "the students of sentiment do not see which values mood has (bad, good): name them in its "
+        "the students of sentiment are not shown the values of mood (bad, good): name them in its "
         "output_description, or declare them in target_attributes"
     ) in (lab.path / "run.log").read_text()
 

@@ -155,7 +155,7 @@ def test_a_budget_ends_a_run_of_what_costs(lab: Lab, coeval: Command) -> None:
         (
             "python",
             {},
-            "models[1].parameters  V-39  says no `callable`, and python needs one; write {callable: app",
+            "models[1].parameters  V-39  lacks `callable`, which python needs; write {callable: app",
         ),
         (
             "command",
@@ -198,7 +198,7 @@ def test_the_commands_say_which_code_is_run(lab: Lab, coeval: Command) -> None:
     for command in ("run", "plan"):
         shown = coeval(command, "--config", lab.file, *(["--dry-run"] if command == "run" else [])).out
         assert "mine runs app.py:answer in this process; it is free unless it reports a cost" in shown
-        assert "bot.py as a program, in no sandbox; it is free" in shown
+        assert "bot.py as a program, without a sandbox; it is free" in shown
     shown = coeval("probe", "--config", lab.file).out
     assert "app.py:answer" in shown
     assert "found" in shown

@@ -133,10 +133,10 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": null, "prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": [1], "prompt": "One?"}', "it has no `id`, text or a number"),
-    (b"id,prompt", "it is no JSON"),
-    (b"[1]", "it is no JSON object"),
+    (b"id,prompt", "it is not JSON"),
+    (b"[1]", "it is not a JSON object"),
     (b'{"id": 1, "prompt": "caf\xe9"}', "byte 25 is not UTF-8; save the file as UTF-8"),
-    (b'{"id": 1, "prompt": "One?", "status": "failed"}', "it is the record of an item that failed"),
+    (b'{"id": 1, "prompt": "One?", "status": "failed"}', "it is the record of a failed item"),
 ]  # fmt: skip
 
 
@@ -184,11 +184,11 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
     run = lab.run(watcher=reported)
     assert run.exit_code == 3
     assert reported.warnings == [
-        f"{path}:2: the id story__exam__1 stood on line 1 already; the last one counts",
+        f"{path}:2: the id story__exam__1 is already on line 1; the last one counts",
         f"{path}:3: the label colour is white, which target_attributes does not declare",
         f"{path}:4: the field `refrence_response` is not used",
         f"{path}:4: the label colour has no value in `sampled_target_attributes`, and is not compared",
-        f"{path} holds 3 of the 4 items that sampling.total asks for",
+        f"{path} holds 3 of the 4 items that sampling.total requires",
     ]
     assert (
         list(forecast_start(load_config(lab.file), RunOptions(continue_run=True)).warnings)[-1]

@@ -173,7 +173,7 @@ def test_what_is_no_price_is_told_with_its_place(tmp_path: Path, text: str, says
     ],
 )
 def test_an_interface_that_is_none_is_not_passed_over(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(UsageError, match=f"{says}, which is no interface; did you mean openai"):
+    with pytest.raises(UsageError, match=f"{says}, which is not an interface; did you mean openai"):
         make_terms([], {}, own_file(tmp_path, text))
 
 

@@ -15,7 +15,7 @@ from coeval.pricing.tariff import (
     Tariff,
     Tier,
     join_price_sources,
-    make_cost_bound,
+    make_cost_bound_unless_free,
     make_pricer,
     scale_tariff,
 )
@@ -134,7 +134,7 @@ def test_no_answer_costs_more(
     rates: Rates, tiers: tuple[Tier, ...], prompt: int, answer: int, cached: float, reasoned: float
 ) -> None:
     tariff = Tariff(rates=rates, tiers=tiers, source="test")
-    upper = make_cost_bound(tariff)
+    upper = make_cost_bound_unless_free(tariff)
     usage = Usage(
         int(prompt * 0.8) or 1,
         answer,
@@ -148,7 +148,7 @@ def test_no_answer_costs_more(
 
 
 def test_what_is_free_needs_no_bound() -> None:
-    assert make_cost_bound(Tariff(rates=FREE, source="test")) is None
+    assert make_cost_bound_unless_free(Tariff(rates=FREE, source="test")) is None
 
 
 def test_a_price_that_rises_within_a_day_counts_already() -> None:
@@ -165,7 +165,7 @@ def test_a_price_that_rises_within_a_day_counts_already() -> None:
         )
 
     now = at(1)
-    upper = make_cost_bound(by_hour(datetime.fromtimestamp(now, UTC)), lambda: now)
+    upper = make_cost_bound_unless_free(by_hour(datetime.fromtimestamp(now, UTC)), lambda: now)
     assert upper is not None
     assert upper(1_000_000, 0) == 2.0
     now = at(12)

@@ -87,7 +87,7 @@ def test_it_answers_six_questions_in_order(report: Report) -> None:
         assert section.sentences, section.anchor
         assert {picture.table for picture in section.pictures} <= {table.name for table in section.tables}
     assert [alert.text for alert in report.alerts if not alert.command] == [
-        "Simulated models: numbers show the tool, not any real model."
+        "Simulated models: these numbers describe no real model."
     ]
 
 

@@ -65,7 +65,7 @@ def test_items_are_found_by_names_values_words_and_order(written: Run) -> None:
         assert found(source, "attribute=mood=sad&attribute=form=loose") == []
         assert found(source, "q=SAYS+3") == ["00003"]
         assert found(source, "q=%C3%84pfel+silent") == every[:3]
-        assert found(source, "q=dull") == []  # what judges said is no text of an item's
+        assert found(source, "q=dull") == []  # what judges said is not text of an item's
         assert found(source, "item=haiku__t.1__00002") == ["00002"]
         assert found(source, "judge=j2&order=worst") == every
         assert found(source, "order=disagreement")[0] == "00003"  # High against Low in plot

@@ -163,6 +163,6 @@ def test_there_is_no_report_of_judges_where_none_was_asked(
     words = ("judge-report", "--format", "excel", "--out", tmp_path)
     ended = coeval("analyze", *words, "--run", outputs / "twice")
     assert (ended.code, list(tmp_path.iterdir())) == (1, [])
-    assert "nothing to write of judge-report" in ended.err
+    assert "nothing to write for judge-report" in ended.err
     assert coeval("analyze", *words, "--run", outputs / "mine").code == 0
     assert "Judges" not in openpyxl.load_workbook(tmp_path / "judge-report.xlsx").sheetnames, "one only"

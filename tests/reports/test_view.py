@@ -275,7 +275,7 @@ def test_it_ends_quietly_and_says_why_it_does_not_begin(place: Path, coeval: Com
             refused = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=60)
         assert refused.returncode == 1
         assert refused.stderr.startswith(f"cannot listen on 127.0.0.1 port {port}: ")
-        assert "take another --port, or 0 for a free one" in refused.stderr
+        assert "choose another --port, or 0 for any" in refused.stderr
         assert server.interrupt() == (0, "first; Ctrl-C ends it\n")
     for path, said in (
         (place / "secret.txt", "is a file; name a folder"),

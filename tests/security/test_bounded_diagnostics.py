@@ -114,7 +114,7 @@ def test_a_megabyte_of_mistakes_ends_with_the_first_hundred_and_a_count(tmp_path
     assert "Traceback" not in err
     if len(lines) > MOST_SHOWN:
         assert lines[-1].startswith("… and ")
-        assert lines[-1].endswith("more; mend these first")
+        assert lines[-1].endswith("more; fix these first")
 
 
 @pytest.mark.process
@@ -124,7 +124,7 @@ def test_the_rest_is_counted_and_the_first_lines_are_shown(tmp_path: Path) -> No
     error = refusal(path)
     assert [line.split(":")[1].split()[0] for line in error.problems] == [str(n) for n in range(6, 106)]
     assert error.more == 1_134
-    assert str(error).splitlines()[-1] == "… and 1,134 more; mend these first"
+    assert str(error).splitlines()[-1] == "… and 1,134 more; fix these first"
     path.write_text(under("", "  keyy@: 1")(MOST_SHOWN))
     assert refusal(path).more == 0
     assert len(str(refusal(path)).splitlines()) == MOST_SHOWN
@@ -203,4 +203,4 @@ def test_doubts_are_bounded_too(tmp_path: Path) -> None:
     path.write_text(under("  quota:\n", "    q@: {max_calls: 1}")(5_000))
     found = list(islice(find_doubtful_settings(load_config(path)), 1_000))
     assert len(found) == MOST_SHOWN + 1
-    assert found[-1] == "there is more to doubt in this file; the first 100 are shown"
+    assert found[-1] == "there are more warnings for this file; the first 100 are shown"

@@ -154,5 +154,5 @@ def test_the_answers_around_a_damaged_line_are_read(tmp_path: Path, damage: byte
                 out.write(damage + b"\n")
     assert read_first_answer(folder.responses) is not None
     assert set(folder.read_counted_answers(None)) == {"a", "c"}
-    reported = f"{folder.responses} has 1 damaged line; what it held is requested again"
+    reported = f"{folder.responses} has 1 damaged line; its contents are requested again"
     assert list(folder.damage_remarks()) == [reported]

@@ -143,7 +143,7 @@ def test_few_open_files_are_an_error_that_names_the_limit(place: Path, files: in
     before = limited(resource.RLIMIT_NOFILE, files)
     ended = command(place, "run", "--config", "e.yaml", "--continue", before=before)
     assert ended.code == 1
-    assert f"this process may hold {files} files open, and a run takes at least 32" in ended.err
+    assert f"this process may open {files} files, and a run needs at least 32" in ended.err
     assert "ulimit -n" in ended.err
     assert command(place, "status", "--run", "runs/e", before=before).code == 0
 

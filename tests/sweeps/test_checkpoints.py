@@ -49,7 +49,7 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -
 
 @pytest.mark.parametrize("text", ["step_10", "../step_{step}", "/ckpt/{step}", "{step}/{step}", ""])
 def test_a_pattern_names_one_step_below_its_folder(text: str) -> None:
-    with pytest.raises(UsageError, match="is no pattern of checkpoints"):
+    with pytest.raises(UsageError, match="is not a pattern of checkpoints"):
         find_step_folders(Path(), text)
 
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, OwedJobs
-from coeval.sweeps.sweep import JobPlan, TaskJobs
+from coeval.sweeps.sweep import JobPlan, SweepTask
 
 TASKS = (
-    TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""),
-    TaskJobs(
+    SweepTask(task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""),
+    SweepTask(
         task="alpaca-eval", label="alpaca-eval", samples=1, judged=True, requested_with="a", judged_with="j"
     ),
 )
@@ -142,7 +142,7 @@ def test_a_thousand_checkpoints_are_planned_without_looking_where_nothing_is(
         "alpaca-eval": 1,
     }
     tasks = tuple(
-        TaskJobs(task=name, label=name, samples=n, judged=False, requested_with="a", judged_with="")
+        SweepTask(task=name, label=name, samples=n, judged=False, requested_with="a", judged_with="")
         for name, n in samples.items()
     )
     checkpoints = tuple(Checkpoint(step=step, path=f"/ckpt/{step}") for step in range(1_000))

@@ -18,7 +18,7 @@ from coeval.sweeps.engine import SweepEngine, WorkerSlot, make_slots
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.judging_run import Concluded, JudgingProcess, SampleConcluded
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
-from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs
+from coeval.sweeps.sweep import JobPlan, Sweep, SweepTask
 from coeval.sweeps.sweep_choice import SweepRequest
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.worker_files import TaskAnswered, Worker, WorkerResult
@@ -80,7 +80,7 @@ def swept(
     sweep = Sweep(
         evaluation=evaluation, served_name="x", shards=shards, external={None: ("http://127.0.0.1:9/v1",)}
     )
-    task = TaskJobs(
+    task = SweepTask(
         task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""
     )
     plan = JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards)

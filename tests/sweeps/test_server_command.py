@@ -121,7 +121,7 @@ def test_what_is_no_credential_is_none(part: str) -> None:
         ("vllm serve 'a", "No closing quotation"),
         (
             "vllm serve {model} --port {port}",
-            r"\{model\} is no placeholder; there are \{checkpoint\}, \{name\}",
+            r"\{model\} is not a placeholder; there are \{checkpoint\}, \{name\}",
         ),
         ("vllm serve {chekpoint} --port {port}", r"did you mean \{checkpoint\}\?"),
         ("vllm serve {checkpoint}", r"needs \{port\}: every server gets one"),

@@ -21,7 +21,7 @@ from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWa
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.server_command import MergeCommand
 from coeval.sweeps.submission import submit_checkpoint
-from coeval.sweeps.sweep import JobPlan, TaskJobs, queue_folder, sweep_folder
+from coeval.sweeps.sweep import JobPlan, SweepTask, queue_folder, sweep_folder
 
 
 def saved(folder: Path, weights: str = "weights") -> Path:
@@ -84,7 +84,7 @@ def test_a_submitted_one_is_not_taken_from_the_folder_too(tmp_path: Path) -> Non
 def test_what_cannot_be_submitted_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     out, folder = tmp_path / "out", saved(tmp_path / "a")
     for path in (tmp_path / "absent", folder / "config.json"):
-        with pytest.raises(UsageError, match="is no folder with files in it"):
+        with pytest.raises(UsageError, match="is not a folder with files in it"):
             submit_checkpoint(out, 1, path)
     assert not out.exists()
     submit_checkpoint(out, 1, folder)
@@ -128,7 +128,7 @@ def test_a_wait_ends_where_the_sweep_answers_and_does_not_judge(
     out, folder, said = tmp_path / "out", saved(tmp_path / "a"), list[str]()
     submit_checkpoint(out, 10, folder)
     [checkpoint] = watch(out).find_newly_ready()
-    task = TaskJobs(task="t", label="t", samples=1, judged=True, requested_with="a", judged_with="j")
+    task = SweepTask(task="t", label="t", samples=1, judged=True, requested_with="a", judged_with="j")
     plan = JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False)
     plan.write(sweep_folder(out))
 
@@ -149,7 +149,7 @@ def test_a_wait_ends_where_the_sweep_answers_and_does_not_judge(
 def test_the_end_of_an_overwritten_snapshot_is_not_that_of_the_new_one(tmp_path: Path) -> None:
     """Not even within one second, the grain of the journal's times."""
     out, folder = tmp_path / "out", saved(tmp_path / "a")
-    task = TaskJobs(task="t", label="t", samples=1, judged=False, requested_with="a", judged_with="")
+    task = SweepTask(task="t", label="t", samples=1, judged=False, requested_with="a", judged_with="")
     ended = []
     for weights in ("first", "the second"):
         checkpoint = Checkpoint(step=10, path=str(folder), content=hash_file_stamps(saved(folder, weights)))

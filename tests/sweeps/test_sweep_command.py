@@ -362,7 +362,7 @@ async def test_a_second_sweep_is_told_who_is_at_work(sweeping: Marked) -> None:
     assert second.code == 1
     assert f"is in use by process {first.pid} on" in second.err
     status = await sweeping.run("--status")
-    assert f"process {first.pid} is at work on it" in status.out
+    assert f"process {first.pid} is running it" in status.out
     kill(first.pid)
     await first.output()
     none_left(sweeping.mark)
@@ -395,9 +395,9 @@ async def test_a_server_command_that_cannot_work_is_told_at_once_and_not_tried_f
     ended = await sweeping.run("--server-command", odd("wrong"), "--served-name", "tiny")
     assert ended.code == 2, ended
     said = " ".join(ended.err.split())
-    assert "step_30: its server ended and is restarted: RuntimeError: Sleep mode" in said
+    assert "step_30: its server ended and is being restarted: RuntimeError: Sleep mode" in said
     assert said.count("is restarted") == 2, "once for each checkpoint"
-    assert "is tried again" not in said
+    assert "is retried" not in said
 
 
 @pytest.mark.process

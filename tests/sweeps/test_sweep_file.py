@@ -131,4 +131,4 @@ def test_a_pace_that_is_none_is_told_before_anything_begins(
     monkeypatch.setenv("MIN_INTERVAL_S", "often")
     ended = coeval("sweep", "--out", "o", "--tasks", "ifeval", "--base-model", "m", "--gpus", "0")
     assert (ended.code, list(tmp_path.iterdir())) == (1, [])
-    assert "MIN_INTERVAL_S in the environment is no number of seconds" in ended.err
+    assert "MIN_INTERVAL_S in the environment is not a number of seconds" in ended.err

@@ -480,16 +480,16 @@ def test_tokens_are_counted_over_all_starts(clock: Clock) -> None:
     count = WorkerCount()
     first, second = a_board(100), a_board(80)
     count.begin(first)
-    assert count.progress().output_tokens_per_s is None
+    assert count.mark_pace_and_measure_progress().output_tokens_per_s is None
     answered(first, 20)
     first.count_outcome("ifeval", 1, None, "server")
     clock.now = 10.0
-    assert count.progress().output_tokens_per_s == pytest.approx(20.0)
+    assert count.mark_pace_and_measure_progress().output_tokens_per_s == pytest.approx(20.0)
     count.begin(second)
-    count.progress()
+    count.mark_pace_and_measure_progress()
     answered(second, 30)
     clock.now = 25.0
-    progress = count.progress()
+    progress = count.mark_pace_and_measure_progress()
     assert progress.output_tokens_per_s == pytest.approx(20.0)
     assert count.count_good_and_failed_of_last_round() == (30, {})
 
@@ -500,7 +500,7 @@ def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:
     for second in range(200):
         clock.now = float(second)
         answered(board, 1, tokens=100 if second < 100 else 1)
-        progress = count.progress()
+        progress = count.mark_pace_and_measure_progress()
     assert progress.output_tokens_per_s == pytest.approx(1.0)
 
 

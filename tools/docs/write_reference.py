@@ -222,7 +222,7 @@ _CLOUDS = (
     "laid over these field by field. Both read `reasoning_effort` in the words of the model's family: a "
     "`thinkingBudget` before Gemini 3 and a `thinkingLevel` from it on, Claude's `effort`, Nova's "
     "`reasoningConfig`; of Gemini, thoughts come with the answer where one of the two is set. `bedrock` "
-    "has nothing for `seed` and log-probabilities; Gemini from 3.6 on, and 3.5 Flash-Lite, would pass "
+    "does not support `seed` and log-probabilities; Gemini from 3.6 on, and 3.5 Flash-Lite, would pass "
     "over `temperature`, `top_p` and `top_k`: these are refused by name, or left out where nobody asked "
     "for them. Gemma 3 and Mixtral, which take no system prompt, are told it at the beginning of the "
     "first turn."
@@ -230,7 +230,7 @@ _CLOUDS = (
 
 
 def _refusals() -> str:
-    """Which host has nothing for which typed parameter, and which model."""
+    """Which host does not support which typed parameter, and which model."""
     hosts = list(HOSTS.own.values())
     names = sorted({name for host in hosts for name in host.lacks})
     lacking = [(name, [host.name for host in hosts if name in host.lacks]) for name in names]
@@ -240,7 +240,7 @@ def _refusals() -> str:
         for name, by in [*lacking, ("thinking_budget", shaped)]
     )
     return (
-        f"A parameter that a host has nothing for is refused by name before anything is sent: {reported}. "
+        f"A parameter that a host does not support is refused by name before anything is sent: {reported}. "
         "With a `base_url`, `openai` stands for any server of its shape, which may know more: then that "
         "server's refusal decides. Parameters that a family of models refuses, or passes over without a "
         "word, are refused alike: OpenAI's reasoning models take no `temperature` or `top_p` but 1, no "

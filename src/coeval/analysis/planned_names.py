@@ -84,7 +84,7 @@ class Planned(msgspec.Struct, frozen=True):
         return names is None or name in names
 
 
-def level_name(planned: Planned | None, task: str, factor: str, value: float) -> str:
+def nearest_level_or_number(planned: Planned | None, task: str, factor: str, value: float) -> str:
     """Name a value (0 to 1) by its level, or as a number where none is known, as of checks."""
     plan = planned.tasks.get(task) if planned is not None else None
     scale = plan.scales.get(factor) if plan is not None else None

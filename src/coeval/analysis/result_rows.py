@@ -18,7 +18,7 @@ from coeval.analysis.sampled_answers import WHOLE, SamplesByPart
 from coeval.core.html_table import MeasureRow
 
 
-def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
+def student_overall_and_task_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
     """Return overall scores (``task`` None), then those of each task by name; each best first, ties by name.
     Planned students without an answer are included; removed ones come last."""
     removed = {} if measures.removed is None else measures.removed.students

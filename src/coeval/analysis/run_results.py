@@ -110,7 +110,7 @@ def sum_costs(costs: Sequence[ModelCost]) -> Bill:
     )
 
 
-SIMULATED = "simulated models: numbers show the tool, not any real model"
+SIMULATED = "simulated models: these numbers describe no real model"
 
 BOUNDS = "bounds"
 """The column of scores with all that is missing at 0, and at 1."""

@@ -38,9 +38,7 @@ class FactorSamples(Entity, frozen=True):
         Measured, ShownAs("Mean over items of the mean over their answers (mean@N)", "mean@N", "mean@N")
     ]
     samples: Annotated[int, ShownAs("Answers to an item", "Answers to an item (N)", "N", "count")]
-    item_se: Annotated[
-        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.")
-    ]
+    item_se: Annotated[float | None, ShownAs("Standard error over items", "Item s.e.", "item s.e.")]
     sample_sd: Annotated[
         float | None, ShownAs("Standard deviation over answers to one item", "Sd in item", "sd in item")
     ]

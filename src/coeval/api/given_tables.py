@@ -102,14 +102,14 @@ def _find_entry(data: Mapping[str, Any], section: str, name: str) -> dict[str, A
     """Return the task or student of a name, None if absent; raises UsageError if the section is no list."""
     entries = data.get(section, [])
     if not isinstance(entries, list):
-        raise UsageError(f"{section} is no list")
+        raise UsageError(f"{section} is not a list")
     return next((entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name), None)
 
 
 def _get_or_add_section(entry: dict[str, Any], key: str, name: str) -> dict[str, Any]:
     section = entry.setdefault(key, {})
     if not isinstance(section, dict):
-        raise UsageError(f"{key} of {name} is no mapping")
+        raise UsageError(f"{key} of {name} is not a mapping")
     return section
 
 

@@ -92,7 +92,7 @@ class Run:
 
     def write_report(self, out: str | Path | None = None) -> Path:
         """Write ``report.html``, a page that opens without a network, and ``measures.json`` into ``out``
-        (default: the run's folder); return the page's path. Raises UsageError: the folder is no run;
+        (default: the run's folder); return the page's path. Raises UsageError: the folder is not a run;
         StoreError: it cannot be read, or the page not be written."""
         require_space_to_read_results()
         from coeval.reports.site.report_file import PAGE, write_report_and_measures

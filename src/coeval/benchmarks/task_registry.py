@@ -155,5 +155,5 @@ def benchmark_class(name: str) -> type[Benchmark]:
     else:
         raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
     if not (isinstance(kind, type) and issubclass(kind, Benchmark)):
-        raise UsageError(f"{name}: {TASKS[name].place} is no Benchmark; reinstall its package")
+        raise UsageError(f"{name}: {TASKS[name].place} is not a Benchmark; reinstall its package")
     return kind

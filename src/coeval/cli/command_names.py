@@ -132,7 +132,7 @@ def require_folder(word: Path | None, run: Path | None, command: str) -> Path:
     """Return the one folder given to a command, as a word or by ``--run``. Raises UsageError: none is given,
     or two are."""
     if word is not None and run is not None and word != run:
-        raise UsageError(f"coeval {command} takes one folder, not two: leave out RUN or --run")
+        raise UsageError(f"coeval {command} takes one folder, not two; leave out RUN or --run")
     folder = run or word
     if folder is None:
         raise UsageError(f"name a folder: coeval {command} RUN, such as ./runs/quickstart")
@@ -153,12 +153,12 @@ KeyFile = Annotated[
 OnlyModels = Annotated[
     str | None,
     typer.Option(
-        "--only-models", help="Only work that these models take part in. Example: --only-models gpt-4o,llama"
+        "--only-models", help="Only work that involves these models. Example: --only-models gpt-4o,llama"
     ),
 ]
 Probe = Annotated[
     ProbeMode | None,
-    typer.Option("--probe", help="Which models to probe first; answer: all, by a one-token request each."),
+    typer.Option("--probe", help="Models to probe first; answer: all, with a one-token request each."),
 ]
 ProbeOnFail = Annotated[
     Literal["abort", "warn"] | None,
@@ -170,14 +170,14 @@ ComparedStudents = Annotated[
     typer.Option(
         "--students",
         metavar="X,Y",
-        help="Of one run, these students, the base first; of several folders, the student of each, or one "
-        "for all.",
+        help="For one run, the students to compare, base first; for several folders, one student each, or "
+        "one for all.",
     ),
 ]
 Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080")
+    int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one. Example: --port 8080")
 ]
 OpenIt = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 NoToken = Annotated[
-    bool, typer.Option("--no-token", help="Let every user of this machine in, without a token.")
+    bool, typer.Option("--no-token", help="Let all users of this machine in, without a token.")
 ]

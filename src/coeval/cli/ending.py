@@ -42,12 +42,12 @@ def show_log_warnings() -> None:
 # Long enough for any real path's end; a crafted one does not flood the terminal.
 _LONGEST_NAME = 200
 _MAY_EXIT = ("coeval", "typer", "click")
-ALL_SAVED = "Interrupted; what was finished is on disk."
+ALL_SAVED = "Interrupted; finished work is on disk."
 
 
 def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
-    wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
+    usage error, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
     interrupted."""
     _repair_standard_streams_and_encoding()
     show_log_warnings()
@@ -94,7 +94,7 @@ def _print_failure(error: BaseException) -> int:
         case OSError():  # the files of a run raise StoreError: this is the terminal's, or a pipe's
             return _print_system_error(error)
         case MemoryError():
-            print("out of memory; give this process more (ulimit -v)", file=sys.stderr)
+            print("out of memory; raise this process's limit (ulimit -v)", file=sys.stderr)
             return 1
         case _:
             return _print_message(error, 1, prefix="internal error: ")

@@ -53,7 +53,7 @@ def _run_main(module: str) -> None:
     except BaseException as error:
         if isinstance(error, SystemExit) or not (was_interrupted() or isinstance(error, KeyboardInterrupt)):
             raise
-        print("Interrupted; what was finished is on disk.", file=sys.stderr)
+        print("Interrupted; finished work is on disk.", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -44,7 +44,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     teacher: Annotated[_Text, Setting("The benchmark teacher, if there are several.", _INTO)] = None
     replace: Annotated[bool, Setting("Replace existing items, which move to replaced/.", _INTO)] = False
     yes: Annotated[bool, Setting("Do not ask.", _INTO, flags=("--yes", "-y"))] = False
-    dry_run: Annotated[bool, Setting("Read and check all, write nothing.", _INTO)] = False
+    dry_run: Annotated[bool, Setting("Read and check everything; write nothing.", _INTO)] = False
     prompt: Annotated[
         _Texts,
         _column(
@@ -89,7 +89,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[_Count, Setting("The first N items.", _ROWS, metavar="N")] = None
     sample: Annotated[_Count, Setting("N items at random.", _ROWS, metavar="N")] = None
     seed: Annotated[int, Setting("Seed of --sample.", _ROWS)] = 0
-    skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _ROWS)] = False
+    skip_bad: Annotated[bool, Setting("Skip rows that cannot become items.", _ROWS)] = False
     local: Annotated[
         Path | None,
         Setting(
@@ -129,7 +129,7 @@ class InitGroup(StrEnum):
     ALL = "All kinds but checkpoints"
     TABLE = "Items: table, answers, function"
     STUDENT = "The student: answers, function"
-    ANSWERS = "What it answered: answers"
+    ANSWERS = "Existing answers: answers"
     SWEEP = "The sweep: checkpoints"
 
 
@@ -165,7 +165,7 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     encoding: Annotated[_Text, Setting("Encoding of text that is not UTF-8, such as cp1252.", _TABLE)] = None
-    skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _TABLE)] = False
+    skip_bad: Annotated[bool, Setting("Skip rows that cannot become items.", _TABLE)] = False
     items: Annotated[
         _Text, Setting("Table of the items. Default for answers: the same table.", _STUDENT, metavar="FILE")
     ] = None

@@ -56,7 +56,7 @@ async def run_interruptible(
         if not interrupt.is_set():  # nobody stopped it: an exit in foreign code has ended the loop
             raise
         raise KeyboardInterrupt(
-            f"Stopped at once; what was finished is on disk, and {CONTINUE} resumes there."
+            f"Stopped at once; finished work is on disk; {CONTINUE} resumes it."
         ) from None
     finally:
         for number in handled:  # uvloop would leave handlers that do nothing, and results may take a while
@@ -100,5 +100,5 @@ def run_server(serving: Coroutine[Any, Any, None], host: str, port: int) -> None
         run_async(serving)
     except OSError as error:
         raise UsageError(
-            f"cannot listen on {host} port {port}: {error.strerror}; take another --port, or 0 for a free one"
+            f"cannot listen on {host} port {port}: {error.strerror}; choose another --port, or 0 for any"
         ) from error

@@ -30,15 +30,15 @@ COMMANDS = {
     "models": ("models_command", "List the models that your keys reach, with their prices."),
     "status": ("status", "Show a run's progress, costs, batch jobs and recent errors."),
     "results": ("results", "Show the scores of a run or of an `eval-framework` folder."),
-    "analyze": ("analyze_command", "Explain a run's scores: who leads, and how sure that is."),
+    "analyze": ("analyze_command", "Explain a run's scores: who leads, and how certain that is."),
     "show": ("show", "Show items with their answers and judgments."),
     "view": ("view_command", "Browse runs: progress, results, every item and answer."),
     "label": ("label_command", "Label a random sample of answers, blind to student and judges."),
     "import": (
         "exchange_commands",
-        "Import results of other tools: results, compare, gate and view then work on them.",
+        "Import results from other tools, to use in results, compare, gate and view.",
     ),
-    "export": ("exchange_commands", "Write results as tables, or as logs of Inspect."),
+    "export": ("exchange_commands", "Export results as tables or as Inspect logs."),
     "log": ("exchange_commands", "Log results to an experiment tracker: headlines with their intervals."),
     "compare": ("compare_command", "Compare models on the same items, with intervals."),
     "gate": ("gate_command", "Decide whether a candidate may replace a base: GO or NO-GO."),
@@ -118,6 +118,6 @@ def _make_app(words: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run ``coeval``. Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a
+    """Run ``coeval``. Exit codes: 0 done, 1 usage error, 2 a model is unavailable, 3 gaps remain, 4 a
     comparison failed its threshold or a gate said NO-GO, 130 interrupted."""
     run_to_exit(lambda: _make_app(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it is started

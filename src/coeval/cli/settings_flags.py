@@ -159,7 +159,7 @@ def _parse_number_or_word(words: Collection[str], text: str) -> int | str:
     try:
         return text if text in words else int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no whole number and not {' or '.join(words)}") from None
+        raise typer.BadParameter(f"{text!r} is not a whole number and not {' or '.join(words)}") from None
 
 
 def _make_task_parameter(task: str, option: TaskOption) -> Parameter:

@@ -98,7 +98,7 @@ def load_foreign(load: Callable[[], Any], subject: str, way_out: str) -> Any:
         except CoevalError:
             raise  # reported already
         except MemoryError as error:
-            out = "out of memory; give this process more (ulimit -v)"
+            out = "out of memory; raise this process's limit (ulimit -v)"
             raise UsageError(f"{subject} cannot be loaded: {out}, or {way_out}") from error
         except BaseException as error:
             if signals or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS):

@@ -102,7 +102,7 @@ class ConfigError(UsageError, kind="config"):
     """
 
     def __init__(self, problems: list[str], more: int = 0) -> None:
-        rest = [f"… and {more:,} more; mend these first"] if more else []
+        rest = [f"… and {more:,} more; fix these first"] if more else []
         super().__init__("\n".join([*problems, *rest]))
         self.problems = problems
         self.more = more

@@ -68,7 +68,7 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F
 
 def decode_replacing_surrogates(data: bytes) -> tuple[Any, bool]:
     """Decode JSON as some hosts write it; return whether characters were replaced as well. Surrogates that
-    make no character become U+FFFD; NaN and Infinity null. Raises Undecodable: it is no JSON."""
+    make no character become U+FFFD; NaN and Infinity null. Raises Undecodable: it is not JSON."""
     try:
         written = data.decode("utf-8", "surrogatepass")
         text = written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -49,7 +49,7 @@ def require_space_to_read_results() -> None:
         needed += _LIBRARIES + _PER_PROCESSOR * (os.cpu_count() or 1)
     if left < needed:
         raise UsageError(
-            f"{left >> 20} MiB of address space are left to this process, and reading results takes about "
+            f"{left >> 20} MiB of address space are left to this process, and reading results needs about "
             f"{needed >> 20} MiB; raise its limit (ulimit -v)"
         )
 
@@ -63,7 +63,7 @@ def raise_too_low_file_limit() -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < _FEWEST_FILES:
         raise UsageError(
-            f"this process may hold {hard} files open, and a run takes at least {_FEWEST_FILES}; raise its "
+            f"this process may open {hard} files, and a run needs at least {_FEWEST_FILES}; raise its "
             "limit (ulimit -n)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FEWEST_FILES, hard))

@@ -296,7 +296,7 @@ class Redactor:
         return self._short.sub(REDACTED, text)
 
     @cached_property
-    def _spellings(self) -> list[str]:
+    def _blankless_lower_spellings(self) -> list[str]:
         """Return every spelling of every secret, without blanks, as the views have none."""
         spelled = (spelling for secret in self._strong for spelling in spellings(secret))
         return list(dict.fromkeys("".join(spelling.split()) for spelling in spelled))
@@ -310,7 +310,7 @@ class Redactor:
     def _parts_of_spellings(self) -> dict[str, list[_SpellingPart]]:
         """Map each run of `PART` characters to its places in the spellings."""
         parts: defaultdict[str, list[_SpellingPart]] = defaultdict(list)
-        for number, spelling in enumerate(self._spellings):
+        for number, spelling in enumerate(self._blankless_lower_spellings):
             for offset in range(len(spelling) - PART + 1):
                 parts[spelling[offset : offset + PART]].append(_SpellingPart(number, offset))
         return dict(parts)
@@ -351,7 +351,7 @@ class Redactor:
 
     def _find_match_end(self, viewed: str, at: int, part: _SpellingPart) -> int:
         """Return the index up to which ``viewed`` continues as the spelling does."""
-        spelling = self._spellings[part.spelling]
+        spelling = self._blankless_lower_spellings[part.spelling]
         most = min(len(spelling) - part.offset, len(viewed) - at)
         for length in range(PART, most):
             if viewed[at + length] != spelling[part.offset + length]:
@@ -366,7 +366,7 @@ class Redactor:
 
     def _is_secret(self, part: _SpellingPart, length: int) -> bool:
         """Check whether a run gives a secret away wherever it occurs: all of it, or a long part."""
-        spelling = self._spellings[part.spelling]
+        spelling = self._blankless_lower_spellings[part.spelling]
         if length == len(spelling):
             return True
         public = max((len(head) for head in self._token_heads if spelling.startswith(head)), default=0)
@@ -377,7 +377,7 @@ class Redactor:
         """Check whether a run is what a cut left of a secret: the text is cut where the run is incomplete."""
         start, end = span
         begins = part.offset == 0 or _begins_at_cut(text, start)
-        whole_end = len(self._spellings[part.spelling]) == part.offset + length
+        whole_end = len(self._blankless_lower_spellings[part.spelling]) == part.offset + length
         return begins and (whole_end or _ends_at_cut(text, end))
 
 

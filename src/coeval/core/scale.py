@@ -112,7 +112,7 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, object]) -> RubricSc
             raise ValueError('write a range such as "1-5", or a list of levels such as [pass, fail]')
         low, high = int(match[1]), int(match[2])
         if low >= high:
-            raise ValueError(f"{written!r} is no rising range; write for example 1-5")
+            raise ValueError(f"{written!r} is not a rising range; write for example 1-5")
         if high - low >= MOST_LEVELS:
             raise ValueError(f"has {high - low + 1} levels; use at most {MOST_LEVELS}")
         written = list(range(low, high + 1))
@@ -138,7 +138,7 @@ def _is_worst_first(levels: list[str]) -> bool:
     if up != down:
         return up
     raise ValueError(
-        f"does not say which level is best; write the levels with numbers: {_example_numbers(levels)} if it "
+        f"does not say which level is best; give the levels numbers: {_example_numbers(levels)} if it "
         f"is {levels[-1]}, {_example_numbers(levels[::-1])} if it is {levels[0]}"
     )
 
@@ -152,7 +152,7 @@ def _scale_from_numbers(numbers: Mapping[str, Any]) -> RubricScale:
     _require_levels(list(numbers))
     for level, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise ValueError(f"gives {level} no number, but {number!r}")  # noqa: TRY004  as other findings
+            raise ValueError(f"gives {level} {number!r}, not a number")  # noqa: TRY004  as other findings
     rising = sorted(numbers, key=lambda level: float(numbers[level]))
     low, high = float(numbers[rising[0]]), float(numbers[rising[-1]])
     if low == high:
@@ -175,7 +175,7 @@ def _require_levels(levels: Sequence[str]) -> None:
         raise ValueError(f"names {min(repeated)} more than once")
     for level in levels:
         if not level or len(level) > 60 or any(sign in level for sign in '\n\r\t"{}[]:'):
-            raise ValueError(f"has a level that is no word: {level!r}; use a few letters or digits")
+            raise ValueError(f"has a level that is not a word: {level!r}; use a few letters or digits")
 
 
 def _level_text(level: Any) -> str:

@@ -71,21 +71,21 @@ def find_credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
             for index, item in enumerate(value):
                 yield from find_credential_fields(item, (*path, index))
         case {"name": str(name), "value": item} | {"key": str(name), "value": item}:
-            if is_credential_name(name) and _may_hold_credential(name, item):
+            if is_credential_name(name) and _can_be_credential_value(name, item):
                 yield (*path, "value")
         case dict():
             described = path[-1:] != () and path[-1] in _NAMES_BELOW
             for key, item in value.items():
-                if not described and is_credential_name(key) and _may_hold_credential(key, item):
+                if not described and is_credential_name(key) and _can_be_credential_value(key, item):
                     yield (*path, key)
                 else:
                     yield from find_credential_fields(item, (*path, key))
 
 
-def _may_hold_credential(name: str, value: Any) -> bool:
-    """Check whether a field holds a credential; a number may be a count or a token's id."""
+def _can_be_credential_value(credential_name: str, value: Any) -> bool:
+    """Check whether a credential's field holds one; a number may be a count or a token's id."""
     if isinstance(value, bool | int | float):
-        return not isinstance(value, bool) and not name.lower().endswith(("key", "token"))
+        return not isinstance(value, bool) and not credential_name.lower().endswith(("key", "token"))
     return bool(value)
 
 
@@ -200,12 +200,12 @@ def strip_credentials(environment: Mapping[str, str], passed: Collection[str] = 
     """Return what checks, programs and servers of others see of an environment: no credential but those
     ``passed`` by name. Proxies keep their passwords."""
 
-    def opens(name: str, value: str) -> bool:
-        of_service = "://" in value and not name.lower().endswith("_proxy")
-        return (
-            is_credential_name(name)
-            or bool(KNOWN_KEY.search(value))
-            or (of_service and any(find_url_secrets(value)))
-        )
+    def is_credential_variable(name: str, value: str) -> bool:
+        in_url = "://" in value and not name.lower().endswith("_proxy") and any(find_url_secrets(value))
+        return is_credential_name(name) or bool(KNOWN_KEY.search(value)) or in_url
 
-    return {name: value for name, value in environment.items() if name in passed or not opens(name, value)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in passed or not is_credential_variable(name, value)
+    }

@@ -55,7 +55,7 @@ def fill_template(template: str, values: Mapping[str, str]) -> str:
     except KeyError as error:
         (name,) = error.args
         raise UsageError(
-            f"a prompt template uses {{{name}}}, which is not known here; "
+            f"a prompt template uses {{{name}}}, which is unknown here; "
             f"known are {', '.join(sorted(values)) or 'no variables'}. "
             f"Write {{{{{name}}}}} for literal braces."
         ) from None

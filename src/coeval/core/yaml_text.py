@@ -92,7 +92,7 @@ def compose_yaml(text: str, most_levels: int, most_nodes: int) -> YamlNode | Non
             raise Unusable(line, f"holds over {most_nodes:,} values; is this an experiment file?")
         if isinstance(event, events.AliasEvent):
             if (node := anchors.get(event.anchor)) is None:
-                raise Unusable(line, f"*{event.anchor} stands for nothing; set &{event.anchor} above it")
+                raise Unusable(line, f"*{event.anchor} is undefined; set &{event.anchor} above it")
         else:
             node = _make_node(event, line)
             if event.anchor is not None:

@@ -154,8 +154,8 @@ async def probe_models(
     if probing.on_fail == "abort":
         listed = "".join(f"\n  {escape_line(reason)}" for reason in reasons)
         warned = str(PROBE_WARNS)
-        way = f", or go on all the same with {warned}" if warned else ""
-        raise ModelUnavailable(f"{message}{listed}\nNothing was run. Correct this and start again{way}.")
+        way = f", or continue anyway with {warned}" if warned else ""
+        raise ModelUnavailable(f"{message}{listed}\nNothing was run. Fix this and start again{way}.")
     watcher.warn(f"{message} {'; '.join(reasons)}")
 
 
@@ -326,7 +326,7 @@ async def _survey_host(
     names = names_by_host[address.key]
     report = HostReport(spec.interface, spec.account, mask_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
-        return report._replace(problem="it has no list of its models")
+        return report._replace(problem="it lists no models")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
     endpoint.exempt_names((*names, *chain.from_iterable(names.values())))
     try:
@@ -336,7 +336,7 @@ async def _survey_host(
     except ModelError as error:
         return report._replace(problem=_join_lines(error))
     except TimeoutError:
-        return report._replace(problem=f"it gave no list of its models within {_PATIENCE_S:.0f} s")
+        return report._replace(problem=f"it returned no list of its models within {_PATIENCE_S:.0f} s")
     offered = (_make_offered_model(model, spec, prices) for model in listed or ())
     return report._replace(models=tuple(sorted(offered, key=lambda model: model.id)))
 

@@ -175,7 +175,7 @@ class Board:
         return max(own, self.remaining_s(feeder) or 0.0)
 
 
-STOPPING = "stopping: waiting a few seconds for requests on the wire (again: stop at once)"
+STOPPING = "stopping: waiting a few seconds for requests in flight (again: stop at once)"
 """Message at the first interruption."""
 
 

@@ -27,7 +27,7 @@ from coeval.pricing.estimate import EndpointPace, PricedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
 from coeval.pricing.price_book import FREE_HERE, Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
-from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer, scale_tariff
+from coeval.pricing.tariff import Rates, Tariff, make_cost_bound_unless_free, make_pricer, scale_tariff
 
 RoleParameters: TypeAlias = Mapping[str, Any]
 """What a model is sent in one role: its parameters by name."""
@@ -51,13 +51,15 @@ def make_terms(
         own = limits.get(spec.name, Terms())
         if tariff is not None:
             own = own._replace(
-                price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound(tariff)
+                price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound_unless_free(tariff)
             )
             if HOSTS[spec.interface].batch:
                 in_batch = tariff
                 if tariff is not FREE_HERE:  # the prices are not read for it
                     in_batch = scale_tariff(tariff, prices.table.batch_multipliers.get(spec.interface, 1.0))
-                own = own._replace(batch_price=make_pricer(in_batch), batch_most=make_cost_bound(in_batch))
+                own = own._replace(
+                    batch_price=make_pricer(in_batch), batch_most=make_cost_bound_unless_free(in_batch)
+                )
         terms[spec.name] = own
     return terms
 
@@ -70,8 +72,8 @@ def warn_undiscounted_batches(
         costs = terms[spec.name].most is not None
         if spec.name in batched and costs and spec.interface not in prices.table.batch_multipliers:
             yield (
-                f"{spec.name} goes by batch jobs at the live price, as none is known of batch jobs of the "
-                f"interface {spec.interface}; if they cost less there, say so in {LOCAL_FILE}: "
+                f"{spec.name} uses batch jobs at the live price, as no batch price is known for the "
+                f"interface {spec.interface}; if batches cost less there, set it in {LOCAL_FILE}: "
                 f"`batch_multipliers: {{{spec.interface}: 0.5}}`"
             )
 
@@ -164,13 +166,13 @@ def require_prices_and_bounds(
     problems = []
     if unpriced:
         problems.append(
-            f"{join_names(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
-            f"{join_names(unpriced)}. Name it under overrides in Config/provider_pricing.yaml "
+            f"{join_names(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price for "
+            f"{join_names(unpriced)}. Set it under overrides in Config/provider_pricing.yaml "
             "(docs/prices.md)"
         )
     if unbounded:
         problems.append(
-            f"{join_names(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers "
+            f"{join_names(dict.fromkeys(unbounded.values()))} cannot be enforced: nothing bounds the answers "
             f"of {join_names(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
         )
     if problems:
@@ -191,8 +193,8 @@ def require_budget(
         needed, so_far = dollars_beyond_limit(budget_usd, least_usd, spent.usd)
         gone = f", and {so_far} of it is spent{describe_uncertain(spent.perhaps_usd)}"
     raise UsageError(
-        f"the run does not fit into its budget: what is to be done costs {needed} at the least, and {BUDGET} "
-        f"is {limit_in_dollars(budget_usd)}{gone}; {shows} shows what costs what. Raise {BUDGET}, or "
+        f"the run does not fit into its budget: the remaining work costs at least {needed}, and {BUDGET} "
+        f"is {limit_in_dollars(budget_usd)}{gone}; {shows} breaks the cost down. Raise {BUDGET}, or "
         "plan less"
     )
 

@@ -304,7 +304,7 @@ class Flow:
         except AskError as failure:
             error, record = failure, work.make_failed_record(failure)
         except asyncio.CancelledError:
-            self._queue_outcome(Done(work, None, Draining("given up when the run was interrupted"), None))
+            self._queue_outcome(Done(work, None, Draining("abandoned when the run was interrupted"), None))
             raise
         except Exception as bug:  # noqa: BLE001  one of the two: a work item never ends its neighbours
             error, record = AskError(f"internal error: {describe_error(bug)}"), work.make_failed_record(bug)

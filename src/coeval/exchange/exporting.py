@@ -503,7 +503,7 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     ['scores.csv', 'figures.csv']
     """
     if to not in FORMATS:
-        raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")
+        raise UsageError(f"{to} is not a format; there are {', '.join(FORMATS)}")
     target = Path(out)
     try:
         if target.exists() and any(target.iterdir()):

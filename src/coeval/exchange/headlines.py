@@ -38,9 +38,9 @@ class _TrackingFile(msgspec.Struct, frozen=True):
     judged_by: dict[str, str] = {}
     name: str = ""
 
-    def explain_if_copied_or_rejudged(self, location: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
+    def explain_new_tracker_run(self, folder_hashes: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
         """Say why the folder must start a new run; "" if it is the same one, moved or grown."""
-        if self.place and not any(map(eq, self.place, location)):
+        if self.place and not any(map(eq, self.place, folder_hashes)):
             return "the folder is a copy of one that was already logged"
         changed = [name for name, recipe in judged_by.items() if self.judged_by.get(name, recipe) != recipe]
         return f"since the last log, the judging has changed: {join_names(changed, 3)}" if changed else ""
@@ -62,7 +62,7 @@ class TrackedFolder:
         self.parameters = {_clean_name(name): value for name, value in parameters.items()}
         location = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         before = read_json(self._folder / _FILE, _TrackingFile, missing=_TrackingFile(token_hex(8)))
-        reason = before.explain_if_copied_or_rejudged(location, judged_by)
+        reason = before.explain_new_tracker_run(location, judged_by)
         self.notice = f"{self._folder.name} starts a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
         self.name = ("" if reason else before.name) or _clean_name(self._folder.name)

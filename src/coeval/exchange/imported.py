@@ -140,7 +140,7 @@ def _rescale_or_leave_out_metrics(result: ForeignResult, scale: ScoreScale | Non
     result = result._replace(remarks=(*result.remarks, *dropped))
     beyond = {name for name, numbers in values.items() if min(numbers) < 0 or max(numbers) > 1}
     for name in sorted(beyond):
-        reach = f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}"
+        reach = f"{name} of {result.task} ranges from {min(values[name]):g} to {max(values[name]):g}"
         if scale is None and not values.keys() - beyond:
             raise UsageError(f"{reach}; give the worst and the best possible score, such as --scale 1,5")
         if scale is not None and (min(values[name]) < min(scale) or max(values[name]) > max(scale)):

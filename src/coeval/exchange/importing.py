@@ -82,7 +82,7 @@ def read_table(
             score_by_judge = scores[task, owner, item, sample, metric]
             if judge in score_by_judge:
                 raise UsageError(
-                    f"{where}: {item} of {owner} has a second {metric}; tell them apart in a "
+                    f"{where}: {item} of {owner} has a second {metric}; distinguish them by a "
                     "column `sample` or `judge`"
                 )
             score_by_judge[judge] = _parse_score(
@@ -180,7 +180,7 @@ def _parse_score(value: Any, where: str, *, decimal_comma: bool) -> float | None
     try:
         return float(number) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"{where}: the score {_clean_text(value)!r} is no number") from None
+        raise UsageError(f"{where}: the score {_clean_text(value)!r} is not a number") from None
 
 
 _TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".gz")
@@ -209,7 +209,7 @@ def import_results(
     ['ann', 'bob']
     """
     if scale is not None and (len(scale) != 2 or scale[0] == scale[1]):
-        raise UsageError("a scale has two ends, the worst and the best score: 1,5")
+        raise UsageError("a scale is the worst and the best score: 1,5")
     results = [result for file in files for result in _read_file(Path(file), model, columns)]
     if not results:
         raise UsageError("name the files to import")
@@ -219,7 +219,7 @@ def import_results(
 def _read_file(path: Path, model: str | None, columns: Mapping[str, str] | None) -> list[ForeignResult]:
     """Read a file by its suffix and name; tables are the last resort."""
     if not path.is_file():
-        raise UsageError(f"{path} is no file")
+        raise UsageError(f"{path} is not a file")
     suffix = path.suffix.lower()
     if suffix == ".eval":
         return [read_inspect(path)]

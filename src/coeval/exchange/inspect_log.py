@@ -134,7 +134,7 @@ def read_inspect(path: Path) -> ForeignResult:
         is_archive = path.suffix.lower() == ".eval"
         log = _read_archive_log(path) if is_archive else decode_python(read_file_bytes(path), InspectLog)
     except Undecodable as error:
-        raise UsageError(f"{path} is no log of Inspect: {error}") from error
+        raise UsageError(f"{path} is not an Inspect log: {error}") from error
     if not log.samples:
         raise UsageError(f"{path} holds no samples: Inspect was run without logging them")
     remarks = () if log.status == "success" else (f"the log's status is {log.status or 'unknown'}",)

@@ -41,7 +41,7 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
     UsageError: the file has another name or shape, or no model is named."""
     match = FILE_NAME.fullmatch(path.name)
     if match is None:
-        raise UsageError(f"{path.name} is not named as lm-eval names them: samples_TASK_DATE.jsonl")
+        raise UsageError(f"{path.name} is not named as lm-eval names its files: samples_TASK_DATE.jsonl")
     task, date = match[1], match[2]
     results_path = path.with_name(f"results_{date}.json")
     results = _LmEvalResults()
@@ -50,7 +50,7 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
     model = model or results.model_name
     if not model:
         raise UsageError(
-            f"{results_path.name} is not beside {path.name}; name the model of these answers with --model"
+            f"{results_path.name} is not next to {path.name}; name the model of these answers with --model"
         )
     lower = {name for name, higher in results.higher_is_better.get(task, {}).items() if higher is False}
     documents: dict[str, ForeignAnswer] = {}
@@ -100,7 +100,7 @@ def _read_prompt(arguments: Any) -> str:
 
 
 def _read_generated_text(sample: _LmEvalSample) -> str | None:
-    """Return the generated text; None if the task compares likelihoods, whose answer is no text."""
+    """Return the generated text; None if the task compares likelihoods, whose answer is not text."""
     first = sample.resps
     while isinstance(first, list) and first:
         first = first[0]
@@ -119,4 +119,4 @@ def _decode_or_raise(data: bytes, where: Path | str, kind: Any) -> Any:
     try:
         return decode_python(data, kind)
     except Undecodable as error:
-        raise UsageError(f"{where} is nothing that lm-eval writes: {error}") from error
+        raise UsageError(f"{where} is not lm-eval output: {error}") from error

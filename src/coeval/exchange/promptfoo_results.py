@@ -142,7 +142,7 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     try:
         rows, task, remarks = _read_json(path) if path.suffix.lower() == ".json" else _read_json_lines(path)
     except Undecodable as error:
-        raise UsageError(f"{path} is no results file of promptfoo: {error}") from error
+        raise UsageError(f"{path} is not a results file of promptfoo: {error}") from error
     if not rows:
         raise UsageError(f"{path} holds no results")
     by_column: defaultdict[_Column, list[_FooRow]] = defaultdict(list)

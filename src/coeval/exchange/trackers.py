@@ -185,7 +185,7 @@ class _Mlflow:
         if find_spec("sqlalchemy") is None:  # what mlflow-skinny leaves out
             if uri.partition(":")[0] in ("sqlite", "mysql", "postgresql", "mssql"):
                 raise UsageError(
-                    f"{Redactor().redact_message(uri)} is a database, which needs the whole package: "
+                    f"{Redactor().redact_message(uri)} is a database, which needs the full package: "
                     "pip install mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
                 )
             uri = uri or (Path.cwd() / "mlruns").as_uri()
@@ -320,7 +320,7 @@ class _Trackio:
         copy_context().run(self._send, rows, files)
         sent = self.read_logged_figures()  # it drops what it cannot send
         if lost := sum(sent.get((step, name)) != row[name] for step, row in rows.items() for name in row):
-            raise UsageError(f"{lost} figures did not arrive in {self._project}")
+            raise UsageError(f"{lost} figures did not reach {self._project}")
 
     def _send(self, rows: Rows, files: Sequence[Path]) -> None:
         self._trackio.context_vars.current_run.set(None)  # a trainer's own run may be under way

@@ -79,7 +79,7 @@ def find_levels_given_to_any_key(text: str, scale: RubricScale) -> set[str]:
     return _match_levels(words, scale)
 
 
-def _iterate_named_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
+def _iterate_named_values(value: Any, stop_below: set[str]) -> Iterator[tuple[str, Any]]:
     """Yield the names and values that JSON pairs, at any depth; only some of the values are levels."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
@@ -91,11 +91,11 @@ def _iterate_named_values(value: Any, requested: set[str]) -> Iterator[tuple[str
                 continue
             scores = _list_scores(item) if isinstance(item, Pairs) else []
             yield from ((key, score) for score in scores)
-            if not scores or normalize_name(key) not in requested:
-                yield from _iterate_named_values(item, requested)
+            if not scores or normalize_name(key) not in stop_below:
+                yield from _iterate_named_values(item, stop_below)
     elif isinstance(value, list):
         for item in value:
-            yield from _iterate_named_values(item, requested)
+            yield from _iterate_named_values(item, stop_below)
 
 
 def _list_scores(entry: Pairs) -> list[Any]:
@@ -422,7 +422,7 @@ def order_answers(order: Order, model: str, baseline: str) -> OrderedAnswers:
 
 def parse_last_bracketed_label(text: str, labels: Collection[str]) -> str:
     """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``. Raises
-    Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``)."""
+    Unparsable: there is no bracketed label, or the last one is not a verdict (``[[A]]``)."""
     upper = text.upper()
     for pattern in _LABEL_PATTERNS:
         labels_found = pattern.findall(upper)
@@ -430,14 +430,14 @@ def parse_last_bracketed_label(text: str, labels: Collection[str]) -> str:
             continue
         if labels_found[-1] in labels:
             return str(labels_found[-1])
-        raise Unparsable(f"the reply's last label, [[{labels_found[-1][:20]}]], is no verdict", raw=text)
+        raise Unparsable(f"the reply's last label, [[{labels_found[-1][:20]}]], is not a verdict", raw=text)
     raise Unparsable(f"the reply holds no verdict in brackets; it ends {text[-80:]!r}", raw=text)
 
 
 def parse_identifier(text: str) -> Literal["m", "M"]:
     """Parse which of the models ``m`` and ``M`` a judge names in words; letter case decides. A line of
     nothing but the identifier is a verdict. Else the reply must name only one of the two, and begin or end
-    with it ("M.", "I'm going with M"): "M is too long" is no verdict. Raises Unparsable: neither is named,
+    with it ("M.", "I'm going with M"): "M is too long" is not a verdict. Raises Unparsable: neither is named,
     both are, or the one that is stands amid prose."""
     bare = {line.strip(_AROUND) for line in text.splitlines()} & {"m", "M"}
     named = set(_IDENTIFIER.findall(text))

@@ -47,7 +47,7 @@ def load_dialect(host: Host) -> Dialect:
     import_path = _DIALECTS.get(host.dialect, host.dialect)
     dialect = import_object(import_path, host.name) if ":" in import_path else None
     if not isinstance(dialect, Dialect) or isinstance(dialect, type):
-        raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
+        raise UsageError(f"{host.name}: {host.dialect} is not a Dialect; reinstall its package")
     return dialect
 
 
@@ -98,7 +98,7 @@ def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     if credential is not None and _is_key_in_body(spec, credential):
         raise UsageError(
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
-            "take it out, as the key is sent without it."
+            "remove it; the key is sent anyway."
         )
     settings = _Settings(_merge_settings(host, credential, signer), host, who)
     dialect = load_dialect(host)
@@ -175,7 +175,7 @@ def _check_and_trim_base_url(url: str, who: str, name: str) -> str:
     )
     if position is not None:
         raise UsageError(
-            f"{who}: {name} holds a blank or another character that cannot be seen "
+            f"{who}: {name} holds a blank or an invisible character "
             f"(number {position} of {len(url)}); take it out."
         )
     try:
@@ -188,7 +188,7 @@ def _check_and_trim_base_url(url: str, who: str, name: str) -> str:
             "with its port as a number if it has one."
         )
     if "#" in url:
-        raise UsageError(f"{who}: {name} has a fragment (from # on), which no server is sent; take it out.")
+        raise UsageError(f"{who}: {name} has a fragment (from #), which no server receives; remove it.")
     if parsed.user is not None or parsed.password is not None or "?" in url:
         # A base_url is part of a run's snapshot and of messages; credentials must not be.
         raise UsageError(
@@ -266,7 +266,7 @@ def expand_vertex_name(settings: Mapping[str, str], model: str) -> str:
 def _check_location(location: str) -> str:
     if not re.fullmatch(r"[a-z0-9-]+", location):
         raise UsageError(
-            f"`{location}` is no location of Vertex AI; it reads like `global` or `us-central1` "
+            f"`{location}` is not a location of Vertex AI; it reads like `global` or `us-central1` "
             "(`providers.vertex.location`, GOOGLE_CLOUD_LOCATION or parameters.location)."
         )
     return location
@@ -295,7 +295,7 @@ _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml
 # Where `ollama serve` listens unless ``OLLAMA_HOST`` says otherwise.
 _OLLAMA_PORT = 11434
 _HERE = "127.0.0.1"
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is not an address to ask, and nothing is bound
 
 
 def locate_azure_openai(base: ConfiguredAddress) -> ApiPlace:

@@ -37,8 +37,8 @@ _LARGEST = 1 << 26
 _SUM_BYTES = 16
 
 
-def _find_folder(folder: str | None, environment: Mapping[str, str]) -> Path | None:
-    name = environment.get(VARIABLE, folder or "").strip()
+def _find_folder(fallback_folder: str | None, environment: Mapping[str, str]) -> Path | None:
+    name = environment.get(VARIABLE, fallback_folder or "").strip()
     return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111  Path's raises for an unknown name
 
 
@@ -75,14 +75,14 @@ class AnswerStore:
     @classmethod
     def open_or_make_if_named(
         cls,
-        folder: str | None,
+        fallback_folder: str | None,
         environment: Mapping[str, str],
         without: Container[str] = (),
         seed: int = 0,
     ) -> Self | None:
-        """Open the store that the environment names, else ``folder``; None if neither names one. An empty
-        variable means none. Raises UsageError: it is no folder, or cannot be written."""
-        path = _find_folder(folder, environment)
+        """Open the store that the environment names, else the fallback; None if neither names one. An empty
+        variable means none. Raises UsageError: it is not a folder, or cannot be written."""
+        path = _find_folder(fallback_folder, environment)
         if path is None:
             return None
         try:

@@ -99,7 +99,7 @@ async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[
             models_by_id.setdefault(model.id, model)
         if page is None:
             return list(models_by_id.values())
-    raise Unreadable(f"its list of models goes on after {MOST_PAGES} pages")
+    raise Unreadable(f"its list of models continues after {MOST_PAGES} pages")
 
 
 def _make_list_call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
@@ -111,7 +111,7 @@ def _make_list_call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) ->
         except Undecodable as error:
             # Some servers answer whatever is asked: asking again takes half a second and brings the same.
             said = excerpt(reply.body, redactor) or "nothing"
-            message = f"it answers with what is no list of models ({error}): {said}"
+            message = f"its answer is not a list of models ({error}): {said}"
             raise Unreadable(message, retry_advised=False) from error
         models = tuple(model._replace(id=redactor.redact_answer(model.id)) for model in page.models)
         return page._replace(models=models)
@@ -373,7 +373,7 @@ class HostedModel(Model):
     ) -> None:
         if name not in refused_names:
             refused_names.add(name)
-            _log.warning("%s is called without %s from now on: %s", self.name, description, error)
+            _log.warning("%s is now called without %s: %s", self.name, description, error)
 
     def _answers_soon(self, _: Request) -> bool:
         """Check whether a trial request would be answered soon: not in a batch job of hours."""

@@ -104,7 +104,7 @@ class Keys:
         places = ["`access_key` of the model", f"`providers.{interface}` in {self._describe_paths()}"]
         if variables:
             places.append(f"{' or '.join(variables)} in the environment")
-        return f"A key is looked for in: {'; '.join(places)}."
+        return f"A key is looked up in: {'; '.join(places)}."
 
     def _describe_paths(self) -> str:
         usual = f"{KEYS}, COEVAL_KEYS_FILE, ./keys.yaml or ~/.coeval/keys.yaml"
@@ -117,7 +117,7 @@ class Keys:
         for file in reversed(self._files):
             accounts.update(file.accounts)
         if (account := accounts.get(name)) is None:
-            hint = _suggest_name(name, accounts) if accounts else "none is named there."
+            hint = _suggest_name(name, accounts) if accounts else "no account is named there."
             raise UsageError(f"the account {_quote_account(name)} is not in {self._describe_paths()}; {hint}")
         if account.interface != interface:
             raise UsageError(
@@ -176,7 +176,7 @@ def _find_key_files(path: Path | None, env: Mapping[str, str], cwd: Path, home: 
         resolved = home.joinpath(*file.parts[1:]) if file.parts[:1] == ("~",) else cwd / file
         if not resolved.exists():
             described = _path_unless_key_like(file, resolved)
-            raise UsageError(f"{described}, the key file that {origin} names, is not there.")
+            raise UsageError(f"{described}, the key file that {origin} names, is missing.")
         files.append(resolved)
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return list(dict.fromkeys([*files, *(file for file in usual if file.exists())]))
@@ -194,7 +194,7 @@ def _read_key_file(path: Path) -> _KeyFile:
     file. The message quotes nothing of it."""
     try:
         if path.stat().st_mode & stat.S_IROTH:
-            _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)
+            _log.warning("%s is readable by every user of this machine; `chmod 600` it.", path)
         content = yaml_reader().load(read_file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: the key file cannot be read: {error.strerror}.") from error
@@ -233,7 +233,7 @@ def _add_account(name: Any, value: dict[Any, Any], key_file: _KeyFile, problems:
     interface = value.pop("interface")
     if not isinstance(name, str) or not is_account_name(name) or name in HOSTS:
         problems.append(
-            "`providers` holds an account with a name that it cannot have: letters, digits and - _ . alone, "
+            "`providers` holds an account with an invalid name; use letters, digits and - _ . alone, "
             "at most 64 of them, no interface, and nothing that looks like a key."
         )
     elif not isinstance(interface, str) or interface not in HOSTS:
@@ -250,7 +250,7 @@ def _check_provider_name(name: Any, problems: list[str]) -> bool:
     # A key pasted in the place of a name is not repeated.
     quoted = f"`{name}`" if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else "a name"
     problems.append(
-        f"`providers` holds {quoted} that is no provider; {_suggest_name(name, HOSTS)} "
+        f"`providers` holds {quoted} that is not a provider; {_suggest_name(name, HOSTS)} "
         "An account of your own says its `interface:`."
     )
     return False
@@ -269,7 +269,7 @@ def _parse_fields(name: str, interface: str, value: Any, problems: list[str]) ->
     texts = {field: content for field, content in fields.items() if content is not None}
     if not texts.keys() <= allowed:
         problems.append(
-            f"`providers.{name}` has a field it cannot have; it may have: {', '.join(sorted(allowed))}."
+            f"`providers.{name}` has an unknown field; it may have: {', '.join(sorted(allowed))}."
         )
         return {}
     for field, content in texts.items():

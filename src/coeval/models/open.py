@@ -128,7 +128,7 @@ class Models(dict[str, Model]):
 
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._wrap_in_process(
+        return self._add_in_process(
             spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.combine([spec]))
         )
 
@@ -150,7 +150,7 @@ class Models(dict[str, Model]):
             return model
         return StoredModel(model, address, self._store)
 
-    def _wrap_in_process(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
+    def _add_in_process(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
         in_process = InProcess(model, spec, self._make_admission(spec), limiter)
         self._in_process.append(in_process)
         return in_process
@@ -170,7 +170,7 @@ class Models(dict[str, Model]):
             model = CommandModel(spec, self._make_admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
-        return self._wrap_in_process(spec, model, None if free else Limiter(EndpointLimits.combine([spec])))
+        return self._add_in_process(spec, model, None if free else Limiter(EndpointLimits.combine([spec])))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """Load a model's weights into this process; they are freed with the other models."""
@@ -179,7 +179,7 @@ class Models(dict[str, Model]):
         model = LocalModel(msgspec.structs.replace(spec, access_key=key))
         opened.push_async_callback(model.aclose)
         await model.open()
-        return self._wrap_in_process(spec, model)
+        return self._add_in_process(spec, model)
 
 
 def _select_callable_specs(specs: Iterable[ModelSpec]) -> list[ModelSpec]:

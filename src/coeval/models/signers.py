@@ -353,7 +353,7 @@ def _read_service_account(path: Path) -> dict[str, Any]:
             f"{path}, a service account's key, cannot be read: {error.strerror}."
         ) from error
     except errors.Undecodable:  # which may quote the file
-        raise errors.UsageError(f"{path} is no key of a service account: it is not a JSON object.") from None
+        raise errors.UsageError(f"{path} is not a service account key: it is not a JSON object.") from None
 
 
 # Kinds of files, each with the class of google-auth that reads it and by which method.

@@ -178,7 +178,7 @@ def _describe_missing_proposals(task: str, unanswered_works: Sequence[ProposalWo
         if teachers := sorted({work.model for work in unanswered_works if work.phase == phase}):
             yield (
                 f"{task}: {phase} was drawn without {', '.join(teachers)}, and stays so; "
-                f"another experiment id or {OVERWRITE} asks again"
+                f"use another experiment id or {OVERWRITE} to draw it again"
             )
 
 
@@ -251,7 +251,7 @@ def _summarise_run_and_write_meta(start: StartedRun, plan: Plan, counts: PlanCou
             counts.count_for(*key).planned += count.planned
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked_tasks)
-            summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
+            summary.notes.append(f"phases 1–2 are not finished for {names}: no later phase could start")
     for phase in PHASES:
         seen, outcome = run.board.phases[phase], summary.phases[phase]
         outcome.set_from_count(seen, counts.total(phase).planned if phase in FLOWING else seen.owed)

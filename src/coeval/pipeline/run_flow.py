@@ -277,7 +277,7 @@ class RunFlow:
         keys = [item + records.SEPARATOR + name for name in pair.split(records.PAIR)]
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
-            raise TypeError(f"{node.key} is no comparison")
+            raise TypeError(f"{node.key} is not a comparison")
         tried = count_prior_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 

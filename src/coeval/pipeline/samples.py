@@ -306,7 +306,7 @@ class Sample(NamedTuple):
     passages: tuple[DocumentPassage, ...] = ()
 
     @property
-    def values(self) -> dict[str, str]:
+    def prompt_variables(self) -> dict[str, str]:
         """Return the variables of a teacher's prompt; no passage can end the block that it is in."""
         texts = (re.sub(r"<(?=\s*/?\s*passage)", "‹", each.text) for each in self.passages)
         return {
@@ -431,7 +431,7 @@ def describe_clipped_range(requested: tuple[int, int], names: Sequence[str]) -> 
     """Say how a range is clipped that exceeds the number of attributes."""
     (lo, hi), count = requested, len(names)
     have = f"{lo} to {count}" if lo < count else f"{count}"
-    return f"[{lo}, {hi}] is more than there is to sample ({', '.join(names)}); items have {have}"
+    return f"[{lo}, {hi}] exceeds what can be sampled ({', '.join(names)}); items have {have}"
 
 
 def describe_coverage_shortfall(space: ItemSpace, total: int) -> list[str]:

@@ -213,7 +213,7 @@ class PriceBook:
                 near = get_close_matches(interface, suggested, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(suggested)}"
                 file = self._folder / pricing_file.LOCAL_FILE
-                raise UsageError(f"{file}: {section} names {interface}, which is no interface; {hint}")
+                raise UsageError(f"{file}: {section} names {interface}, which is not an interface; {hint}")
 
     def _add_cache_rates(self, tariff: Tariff, interface: str) -> Tariff:
         """Fill in cache rates by the interface's multipliers where the price states none."""

@@ -172,7 +172,7 @@ RatesT = TypeVar("RatesT", bound=Rates)
 _AHEAD = timedelta(days=1)
 
 
-def make_cost_bound(
+def make_cost_bound_unless_free(
     tariff: Tariff, clock: Callable[[], float] = time.time
 ) -> Callable[[int, int], float] | None:
     """Return a function (prompt tokens, most answer tokens) → most US dollars of a request; None if it is

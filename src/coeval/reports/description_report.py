@@ -67,7 +67,7 @@ def models_and_roles_table(config: Config, models: Sequence[ModelConfig]) -> Rep
     columns = (
         ReportColumn("model", "Model"),
         ReportColumn("interface", "Interface", meaning="The service that runs it."),
-        ReportColumn("identifier", "Identifier", meaning="The provider's name of it, if different."),
+        ReportColumn("identifier", "Identifier", meaning="The provider's name for it, if different."),
         ReportColumn("roles", "Roles", meaning="Teachers write items, students answer, judges score."),
         ReportColumn("batched", "In batch jobs", meaning="Phases that use the provider's Batch API."),
     )
@@ -114,9 +114,7 @@ def tasks_table(forecast: Forecast) -> ReportTable:
     columns = (
         ReportColumn("task", "Task"),
         ReportColumn("items", "Items", "count"),
-        ReportColumn(
-            "makers", "Items by", meaning="Teachers that write them, or whoever supplies them.", spare=True
-        ),
+        ReportColumn("makers", "Items by", meaning="Who writes or supplies them.", spare=True),
         ReportColumn(
             "evaluation", "Judged", meaning="In one call for all factors, in one for each, or pairwise."
         ),
@@ -170,7 +168,7 @@ def rubric_table(preview: Preview) -> ReportTable:
         *make_columns("Task", "Factor"),
         ReportColumn("criterion", "What the best level means"),
         ReportColumn("levels", "Levels", meaning="From worst to best, with their values."),
-        ReportColumn("weight", "Weight", "number", "In an item's score; 1 by default"),
+        ReportColumn("weight", "Weight", "number", "In an item's score; default 1"),
     )
     return ReportTable("rubric", "Rubric", columns, tuple(rows))
 
@@ -187,7 +185,7 @@ def phases_table(config: Config, forecast: Forecast, options: RunOptions) -> Rep
     rows.append(("total", "", sum(forecast.planned.values()), *counts))
     columns = (
         ReportColumn("phase", "Phase"),
-        ReportColumn("mode", "Mode", meaning="How the phase treats existing work."),
+        ReportColumn("mode", "Mode", meaning="How the phase treats existing records."),
         ReportColumn("records", "Records", "count"),
         ReportColumn("owed", "Missing", "count"),
         ReportColumn("calls", "Calls", "count", "Without retries"),
@@ -331,7 +329,7 @@ def _prompts_section(prompts: list[PlannedPrompt]) -> ReportSection:
         ReportColumn("what", "Output"),
         ReportColumn("models", "Sent to", meaning="All of these get the same text."),
         ReportColumn("characters", "Characters known", "count"),
-        ReportColumn("unwritten", "Unwritten parts", "count", "Marked texts that a model will write."),
+        ReportColumn("unwritten", "Unwritten parts", "count", "Marked: text that a model will write."),
         ReportColumn("structured", "By schema", meaning="A schema sets the answer's shape if the host can."),
     )
     summary = (

@@ -223,6 +223,6 @@ def _notes_and_cost_section(results: Results) -> ReportSection:
     all_are_alerts = results.notes[:_MOST_ALERTS] == tuple(results.notes)
     texts = [] if all_are_alerts else [f"{note}." for note in results.notes]
     if not results.notes:
-        texts = ["Nothing is missing, and nothing rules out comparing it."]
+        texts = ["Nothing is missing, and nothing prevents a comparison."]
     question = "What is missing, and what did it cost?"
     return ReportSection.with_rows("cost", question, map(escape_line, texts), (), [cost_table(results.costs)])

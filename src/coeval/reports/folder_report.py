@@ -67,7 +67,7 @@ class FolderReport:
 
 @contextmanager
 def open_folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
-    """Read a folder, make its report, and keep it open. Raises UsageError: it is no folder of ours;
+    """Read a folder, make its report, and keep it open. Raises UsageError: it is not a folder of ours;
     StoreError: it cannot be read."""
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         yield make_folder_report(reader, notes, options)

@@ -107,7 +107,7 @@ class LabelSession:
         question = self._by_id.get(question_id)
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:
-            raise UsageError("there is no such question, or its scale has no such level")
+            raise UsageError("no such question, or its scale has no such level")
         self.append_labels([question.label_with_level(known_level)])
 
     def append_labels(self, labels: Iterable[HumanLabel]) -> None:

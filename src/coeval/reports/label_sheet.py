@@ -59,7 +59,7 @@ def check_new_sheet(path: Path, recorded_by_question: Mapping[str, str]) -> None
     try:
         levels = [(name, level) for _, name, level, _ in _read_rows(path) if level]
     except UsageError as error:
-        raise UsageError(f"{path} exists and is no sheet of labels; name another file") from error
+        raise UsageError(f"{path} exists and is not a sheet of labels; name another file") from error
     unread = [
         name
         for name, level in levels
@@ -112,7 +112,7 @@ def read_label_sheet_and_problems(
         if not (name or level):
             continue
         if (question := questions_by_id.get(name)) is None:
-            problems.append(f"row {number}: id {escape_line(name)[:40]!r} is no label requested from {by}")
+            problems.append(f"row {number}: id {escape_line(name)[:40]!r} is not a label requested from {by}")
         elif name in labels:
             problems.append(f"row {number}: id {name} has a row above; the first one counts")
         elif level and (other := _find_misplaced_text(question, texts)):
@@ -124,7 +124,7 @@ def read_label_sheet_and_problems(
             empty += 1
             kept += name in levels_by_id
         elif (new_level := question.scale.level(level) or question.scale.level(_trim_zeros(level))) is None:
-            problem = f"row {number}: {escape_line(level)[:40]!r} is no level of {question.factor}"
+            problem = f"row {number}: {escape_line(level)[:40]!r} is not a level of {question.factor}"
             problems.append(f"{problem}; write one of {join_names(question.scale.levels)}")
         else:
             labels[name] = question.label_with_level(new_level)
@@ -160,7 +160,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
     except OSError as error:
         raise store_error("read", path, error) from error
     if len(data) > _LARGEST:
-        raise UsageError(f"{path} has more than {_LARGEST >> 20} MiB: it is no sheet of labels")
+        raise UsageError(f"{path} has more than {_LARGEST >> 20} MiB: it is not a sheet of labels")
     if data[:2] == b"PK":
         raise UsageError(
             f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that file"

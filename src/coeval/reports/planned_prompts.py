@@ -143,7 +143,7 @@ class _TaskPrompts:
         student = names[0] if len(names) == 1 else f"one of {join_names(names, 4)}"
         answer = self._stand_ins.mark(f"the answer that {student} will give")
         if setup.pairs is not None:
-            other = self._stand_ins.mark("the answer that another of the students will give")
+            other = self._stand_ins.mark("the answer that another student will give")
             variables = {**item_values, "answer_a": answer, "answer_b": other}
             variables["answer_format"] = setup.pairs.answer_format
             for alike in _group_by_template(setup.judges):
@@ -175,7 +175,7 @@ class _TaskPrompts:
         samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
         first = samples.draw_sample(1)
         values = {
-            **first.values,
+            **first.prompt_variables,
             "target_attributes": self._render_attributes("target", first.target),
             "nuanced_attributes": self._render_attributes("nuanced", first.nuance),
         }

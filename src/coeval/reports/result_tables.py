@@ -26,7 +26,7 @@ from coeval.analysis.result_rows import (
     people_scale_student_rows,
     record_from_row,
     sample_rows,
-    student_rows,
+    student_overall_and_task_rows,
 )
 from coeval.analysis.run_results import (
     BOUNDS,
@@ -41,7 +41,7 @@ from coeval.analysis.run_results import (
     sum_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
-from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_figures_of_counted_runs, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
@@ -309,8 +309,7 @@ def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTab
     return ReportTable("parts", f"Scores {title_scope} by {by}", columns, tuple(rows), names=2)
 
 
-def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
-    """Make a table of one label's accuracies by part and student."""
+def label_accuracy_by_part_table(parts: Sequence[MeasureRow]) -> ReportTable:
     figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
     rows = [
         (row.part, row.student, _row_measure(row), f"{row.correct:,} of {row.n:,}", row.none_of_the_labels)
@@ -462,7 +461,7 @@ def _read_scores(reader: Reader, *_: object) -> Results:
 
 @_read_scores.register
 def _(reader: OutputReader, *_: object) -> Results:
-    figures = compute_task_figures(reader)
+    figures = compute_figures_of_counted_runs(reader)
     metrics = list_metric_scores(reader, figures)
     return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 
@@ -474,7 +473,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     ranks, pairs = measures.ranking, measures.pairs
     leads = leaders.leader_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
-        students=student_rows(measures, reader.planned),
+        students=student_overall_and_task_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
         sampled=tuple(sample_rows(measures.samples)),
         pairs=compared_student_rows(pairs),

@@ -143,7 +143,7 @@ def run_differences_section(comparison: SweepComparison) -> Iterator[ReportSecti
     """Yield the section of runs' differences at equal steps from a chosen baseline; none for a single run."""
     if not comparison.differences:
         return
-    table = runs_at_equal_steps_table(comparison)
+    table = runs_by_baseline_table(comparison)
     names = list(_short_run_names(comparison).values())
     better_by_baseline = dict.fromkeys(names, "the row's run")
     if len(names) == 2:
@@ -163,7 +163,7 @@ def _short_run_names(comparison: SweepComparison) -> dict[str, str]:
     return {run: short[escape_line(run)] for run in runs}
 
 
-def runs_at_equal_steps_table(comparison: SweepComparison) -> ReportTable:
+def runs_by_baseline_table(comparison: SweepComparison) -> ReportTable:
     """Make a row for each difference of runs at equal steps and each of the two as the baseline."""
     short = _short_run_names(comparison)
     rows: list[tuple[Cell, ...]] = []

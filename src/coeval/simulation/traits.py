@@ -121,7 +121,7 @@ def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -
     for pair in pairs:
         option, equals, value = (part.strip() for part in pair.partition("="))
         if not (option and equals and value):
-            raise UsageError(f"{text!r}: {pair!r} is no option=value; write NAME:skill=0.8,noise=0.1")
+            raise UsageError(f"{text!r}: {pair!r} is not OPTION=VALUE; write NAME:skill=0.8,noise=0.1")
         if option in options:
             raise UsageError(f"{text!r}: {option} is given twice; keep one of them")
         options[option] = value if option == "family" else _parse_number(value)

@@ -184,7 +184,7 @@ def read_torn_tail(path: Path) -> bytes:
     try:
         with open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(_find_last_line_start(file.fileno(), size))
+            file.seek(_find_end_of_last_newline(file.fileno(), size))
             tail = file.read()
     except FileNotFoundError:
         return b""
@@ -216,8 +216,7 @@ def cut_torn_tail(path: Path) -> None:
         raise store_error("repair", path, error) from error
 
 
-def _find_last_line_start(descriptor: int, size: int) -> int:
-    """Return the offset just past the last newline, reading backwards in chunks."""
+def _find_end_of_last_newline(descriptor: int, size: int) -> int:
     end = size
     while end > 0:
         begin = max(0, end - _CHUNK)

@@ -95,7 +95,7 @@ def is_legacy(folder: Path) -> bool:
 
 def read_legacy(folder: Path, phase: str, dropped_reasons: list[str]) -> list[Record]:
     """Read the records of a phase 3–5, of any layout, in the current form, in file order, one per id as by
-    `choose_counted`. ``dropped_reasons`` gets a sentence on each line that is no record."""
+    `choose_counted`. ``dropped_reasons`` gets a sentence on each line that is not a record."""
     run = RunDir(folder)
     students = _read_students_by_response(run) if phase == "evaluation" else {}
 

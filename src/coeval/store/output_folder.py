@@ -115,7 +115,7 @@ def require_run(path: Path, *, whole: bool = True) -> RunDir:
 
 
 def _describe_non_run(path: Path) -> str:
-    """Describe what a path that is no run holds, and which command reads it."""
+    """Describe what a path that is not a run holds, and which command reads it."""
     if not path.exists():
         return f"there is no folder {path}"
     if not path.is_dir():

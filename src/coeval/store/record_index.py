@@ -117,7 +117,7 @@ class RecordFiles:
                 self.damage(position)
 
     def damage(self, position: int) -> None:
-        """Note that the line at a position is no record."""
+        """Note that the line at a position is not a record."""
         self.damaged.append((self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK))
 
     def read_line(self, position: int) -> bytes:
@@ -464,7 +464,7 @@ def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
     return {name: Usage(*figures) for name, figures in sums.items()}
 
 
-def subtract_usage(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
+def subtract_usage_down_to_0(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
     return {
         name: Usage(
             max(0, usage.input_tokens - part[name].input_tokens),

@@ -61,7 +61,7 @@ def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
     parts = Path(pattern).parts
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in parts:
         raise UsageError(
-            f"{pattern!r} is no pattern of checkpoints: it is to be a path below their folder with "
+            f"{pattern!r} is not a pattern of checkpoints: it is to be a path below their folder with "
             f"{STEP} once in it, such as global_step_{STEP}/actor_hf"
         )
     at = next(number for number, part in enumerate(parts) if STEP in part)

@@ -248,7 +248,7 @@ class Guard:
 
 
 def main() -> None:
-    if not (line := _read_first_line()).endswith(b"\n"):
+    if not (line := _read_until_line_end()).endswith(b"\n"):
         return  # the worker was gone before it could say what to start
     try:
         guard = Guard(decode(line, Launch))
@@ -261,7 +261,7 @@ def main() -> None:
     _tell_worker(f"ended {guard.supervise_until_group_ends()}")
 
 
-def _read_first_line() -> bytes:
+def _read_until_line_end() -> bytes:
     line = b""
     while not line.endswith(b"\n") and (data := _read_chunk(LIFELINE)):
         line += data

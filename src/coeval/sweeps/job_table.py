@@ -22,7 +22,7 @@ from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_who
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, list_task_folders
 from coeval.store.rundir import utc_now
 from coeval.sweeps.checkpoints import Checkpoint, last_write_epoch_s
-from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, shard_name, sweep_folder
+from coeval.sweeps.sweep import JobPlan, Sweep, SweepTask, shard_name, sweep_folder
 
 # --- Job journal: ``OUT/sweep/jobs.jsonl``
 
@@ -154,7 +154,7 @@ class JobTable:
                 of_shard[task.task] = (*of_shard.get(task.task, ()), job.run)
         return OwedJobs(answers, conclusions)
 
-    def _list_jobs(self, checkpoint: Checkpoint) -> Iterator[tuple[TaskJobs, Job, str]]:
+    def _list_jobs(self, checkpoint: Checkpoint) -> Iterator[tuple[SweepTask, Job, str]]:
         """List all jobs of a checkpoint, each with its task and the hash of its settings."""
         for task in self.plan.tasks:
             settings = self.plan.hash_settings(checkpoint, task)
@@ -185,7 +185,7 @@ class JobTable:
             > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
         ]
 
-    def _is_concluded_without_gaps(self, job: Job, task: TaskJobs, settings: str) -> bool:
+    def _is_concluded_without_gaps(self, job: Job, task: SweepTask, settings: str) -> bool:
         line = self._concluded.get(job)
         return (
             line is not None
@@ -212,7 +212,7 @@ class JobTable:
             or not _has_files_of_line(self._out, line)
         ]
 
-    def summarise_task(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStatus:
+    def summarise_task(self, checkpoint: Checkpoint, task: SweepTask) -> TaskStatus:
         """Count how far a task of a checkpoint is."""
         settings = self.plan.hash_settings(checkpoint, task)
         answered = concluded = failed = missing = 0
@@ -249,7 +249,7 @@ class JobTable:
                 return False
         return True
 
-    def has_asked_all(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+    def has_asked_all(self, checkpoint: Checkpoint, task: SweepTask, run: int) -> bool:
         """Check whether all prompts of a job were requested, answered or not."""
         settings = self.plan.hash_settings(checkpoint, task)
         job = Job(checkpoint.step, task.label, run)
@@ -259,12 +259,12 @@ class JobTable:
         names = (shard_name(number, self.plan.shards) for number in range(self.plan.shards))
         return all((line := lines.get(name)) is not None and line.settings == settings for name in names)
 
-    def has_answers(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+    def has_answers(self, checkpoint: Checkpoint, task: SweepTask, run: int) -> bool:
         """Check whether a job has any answers, whoever requested them."""
         return TaskFolder(self._out / Job(checkpoint.step, task.label, run).folder).has_answers()
 
     def note_answered(
-        self, checkpoint: Checkpoint, task: TaskJobs, run: int, shard: int, unanswered: int
+        self, checkpoint: Checkpoint, task: SweepTask, run: int, shard: int, unanswered: int
     ) -> None:
         """Record that all prompts of a shard were requested; ``unanswered`` of them have no good answer."""
         name = shard_name(shard, self.plan.shards)
@@ -275,7 +275,7 @@ class JobTable:
         self._append_line(checkpoint, task, run, "answered", shard=name, unanswered=unanswered, files=files)
 
     def note_concluded(
-        self, checkpoint: Checkpoint, task: TaskJobs, run: int, unanswered: int, unscored: int
+        self, checkpoint: Checkpoint, task: SweepTask, run: int, unanswered: int, unscored: int
     ) -> None:
         """Record that a job was scored; so many prompts have no answer, or no score."""
         folder = Job(checkpoint.step, task.label, run).folder
@@ -285,11 +285,11 @@ class JobTable:
         more = {"judging": task.judged_with, "unanswered": unanswered, "unscored": unscored, "files": files}
         self._append_line(checkpoint, task, run, "concluded", **more)
 
-    def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
+    def note_failed(self, checkpoint: Checkpoint, task: SweepTask, run: int, problem: str) -> None:
         self._append_line(checkpoint, task, run, "failed", problem=problem)
 
     def _append_line(
-        self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState, **more: Any
+        self, checkpoint: Checkpoint, task: SweepTask, run: int, state: JobState, **more: Any
     ) -> None:
         """Append a line to the journal; raise StoreError if the disk refuses."""
         settings = self.plan.hash_settings(checkpoint, task)

@@ -28,7 +28,7 @@ from coeval.sweeps.sweep import (
     WORKER_ATTEMPTS,
     WORKERS,
     ConclusionDue,
-    TaskJobs,
+    SweepTask,
     WorkerDue,
     merge_other_shards,
 )
@@ -386,7 +386,7 @@ class Scheduler:
                 self._merging.remove_merged(due.checkpoint)
             self._queue_conclusions(due.checkpoint)
 
-    def _record_failure(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
+    def _record_failure(self, checkpoint: Checkpoint, task: SweepTask, run: int, problem: str) -> None:
         self._table.note_failed(checkpoint, task, run, problem)
         self.board.failed += 1
 

@@ -70,7 +70,7 @@ _SERVERS_OWN = "VLLM_API_KEY"
 class ServerCommand:
     """A template, or the short name of one, split into words as a POSIX shell does it before anything is
     filled in: a path with blanks stays one word, and nothing of a value is expanded. Raises UsageError: it
-    has no words, an open quote or a credential, names what is no placeholder, or lacks ``{port}``."""
+    has no words, an open quote or a credential, names what is not a placeholder, or lacks ``{port}``."""
 
     flag = _FLAG
     presets = PRESETS
@@ -104,7 +104,7 @@ class ServerCommand:
                 close = get_close_matches(name, self.placeholders, n=1)
                 hint = f"did you mean {{{close[0]}}}? There are" if close else "there are"
                 raise UsageError(
-                    f"{self.flag}: {{{name}}} is no placeholder; {hint} {all_names}. "
+                    f"{self.flag}: {{{name}}} is not a placeholder; {hint} {all_names}. "
                     f"The text itself is written {{{{{name}}}}}"
                 )
         for name, why in self.needed.items():

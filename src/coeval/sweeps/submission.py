@@ -43,7 +43,7 @@ def submit_checkpoint(
         raise UsageError(f"step {step!r}: give a whole number, 0 or more")
     content = hash_file_stamps(folder)
     if not content:
-        raise UsageError(f"{path} is no folder with files in it; save the checkpoint first, then submit it")
+        raise UsageError(f"{path} is not a folder with files in it; save the checkpoint, then submit it")
     checkpoint = Checkpoint(step=step, path=str(folder), content=content)
     _refuse_unfit_folder_or_step(out, checkpoint)
     submission = Submission(checkpoint=checkpoint, at=time.time_ns())

@@ -170,7 +170,7 @@ def fill_checkpoint(template: str, checkpoint: Checkpoint) -> str:
 # owed again.
 
 
-class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
+class SweepTask(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the sweep: ``task`` as requested, ``label`` as its folders are called. ``requested_with`` and
     ``judged_with`` are hashes of all that shapes its answers and its judgments, except the checkpoint. What
     is ``judged`` needs a judge; the rest is scored by rules."""
@@ -188,7 +188,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     are answered only."""
 
     checkpoints: tuple[Checkpoint, ...]
-    tasks: tuple[TaskJobs, ...]
+    tasks: tuple[SweepTask, ...]
     shards: int = 1
     served_name: str = ""
     judges: bool = True
@@ -198,7 +198,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Return the planned samples of each prompt, by task."""
         return {task.label: task.samples for task in self.tasks}
 
-    def hash_settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
+    def hash_settings(self, checkpoint: Checkpoint, task: SweepTask) -> str:
         """Hash all that shapes the answers of a job."""
         return digest(
             f"{task.requested_with}\0{checkpoint.identity}\0{fill_checkpoint(self.served_name, checkpoint)}"
@@ -227,15 +227,15 @@ def make_plan_without_checkpoints(sweep: Sweep, *, judges: bool) -> JobPlan:
     evaluation = sweep.evaluation
     return JobPlan(
         checkpoints=(),
-        tasks=tuple(_make_task_jobs(evaluation, request) for request in evaluation.tasks),
+        tasks=tuple(_make_task_with_recipe_hashes(evaluation, request) for request in evaluation.tasks),
         shards=sweep.shards,
         served_name=sweep.served_name,
         judges=judges,
     )
 
 
-def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
-    """Make a task's jobs, with the hashes of what shapes its answers and judgments."""
+def _make_task_with_recipe_hashes(evaluation: EvalSpec, request: TaskRequest) -> SweepTask:
+    """Make a task of the sweep, with the hashes of what shapes its answers and judgments."""
     kind = benchmark_class(request.name)
     label, judged = request.name, kind.needs_judge
     if request.name.startswith(PREFIX):
@@ -258,7 +258,7 @@ def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         "name": evaluation.judge and evaluation.judge.model,
         "sampling": evaluation.judge_sampling.to_dict(),
     }
-    return TaskJobs(
+    return SweepTask(
         task=request.name,
         label=label,
         samples=len(request.runs),
@@ -329,7 +329,7 @@ class ConclusionDue:
     """Samples of a checkpoint's task that are to be judged and scored."""
 
     checkpoint: Checkpoint
-    task: TaskJobs
+    task: SweepTask
     runs: tuple[int, ...]
     attempts: Attempts = field(default_factory=lambda: Attempts(JUDGING_ATTEMPTS))
 
@@ -342,7 +342,7 @@ class ConclusionDue:
         return ConclusionDue(self.checkpoint, self.task, runs, self.attempts)
 
 
-def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, tasks_by_label: Mapping[str, TaskJobs]) -> None:
+def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, tasks_by_label: Mapping[str, SweepTask]) -> None:
     """Merge answers made in another number of shards, so that nobody requests them again. Raises StoreError:
     a file cannot be read or written."""
     for label, task in tasks_by_label.items():

@@ -169,7 +169,7 @@ def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
 
 
 def _make_evaluation(
-    settings: SweepSettings, external: Mapping[int | None, Sequence[str]], keys: Keys
+    settings: SweepSettings, server_urls_by_step: Mapping[int | None, Sequence[str]], keys: Keys
 ) -> EvalSpec:
     """Make what every checkpoint is asked; its servers' key is passed by the environment."""
     samples = count_samples_by_task(settings)
@@ -179,7 +179,7 @@ def _make_evaluation(
         tasks=list(samples),
         model=_SERVED_NAME,
         output_dir=settings.out or "",
-        base_url=next((url for urls in external.values() for url in urls), None),
+        base_url=next((url for urls in server_urls_by_step.values() for url in urls), None),
         judge_model=settings.judge_model,
         judge_base_url=settings.judge_base_url,
         judge_api_key=settings.judge_api_key,

@@ -43,7 +43,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     name_pattern: Annotated[
         str | None,
         Setting(
-            "Their folders below it, with {step}.",
+            "Checkpoint folders below it, with {step}.",
             CHECKPOINTS,
             shown="global_step_{step}/actor_hf and other usual ones",
             metavar="PATTERN",
@@ -65,7 +65,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     ] = None
     # 30 s: a checkpoint takes minutes to train, and a look lists one folder.
     watch_interval: Annotated[
-        Annotated[float, msgspec.Meta(ge=0.1)], Setting("Seconds between looks at the folder.", CHECKPOINTS)
+        Annotated[float, msgspec.Meta(ge=0.1)], Setting("Seconds between checks of the folder.", CHECKPOINTS)
     ] = 30.0
 
     out: Annotated[
@@ -79,7 +79,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     n_samples: Annotated[
         Mapping[str, Count] | Count | str | None,
         Setting(
-            "Samples of each prompt, by task; a number alone is that of all.",
+            "Samples per prompt: one number, or one per task.",
             TASKS,
             shown="ifeval, ifbench, healthbench 8; writingbench 4; others 1",
             metavar="ifeval=8,…",
@@ -107,11 +107,11 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
         Sequence[int | str] | str | int | None,
         Setting("GPUs to use.", SERVER, shown="all there are", metavar="0,1,…"),
     ] = None
-    slots: Annotated[Count | None, Setting("Servers at a time.", SERVER, shown="GPUs / tp-size, or 1")] = None
-    tp_size: Annotated[Count, Setting("GPUs of one server.", SERVER)] = 1
-    shards: Annotated[
-        Count, Setting("Servers for each checkpoint: the prompts are divided among them.", SERVER)
-    ] = 1
+    slots: Annotated[Count | None, Setting("Concurrent servers.", SERVER, shown="GPUs / tp-size, or 1")] = (
+        None
+    )
+    tp_size: Annotated[Count, Setting("GPUs per server.", SERVER)] = 1
+    shards: Annotated[Count, Setting("Servers per checkpoint, which share its prompts.", SERVER)] = 1
     server_command: Annotated[
         str,
         Setting(
@@ -133,7 +133,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     server_env: Annotated[
         Sequence[str] | str,
         Setting(
-            "A variable with a credential that servers need, such as HF_TOKEN; repeatable. "
+            "Environment variable with a credential that servers need, such as HF_TOKEN; repeatable. "
             "They get no other credential.",
             SERVER,
             metavar="NAME",
@@ -143,7 +143,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     served_name: Annotated[
         str | None,
         Setting(
-            "What a server calls the model: {step}, {path}.", SERVER, shown="step_{step}", metavar="NAME"
+            "Model name at the server; may use {step}, {path}.", SERVER, shown="step_{step}", metavar="NAME"
         ),
     ] = None
     # Half an hour: a model of 70 B parameters from a network file system, and its compilation.
@@ -165,7 +165,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     judge_api_key: Annotated[
         str | None, Setting("API key of the judge's server; without it, as --keys says.", JUDGE)
     ] = None
-    judge_jobs: Annotated[Count, Setting("Tasks judged at a time.", JUDGE)] = 4
+    judge_jobs: Annotated[Count, Setting("Tasks judged in parallel.", JUDGE)] = 4
 
     inference: Annotated[bool, Setting("Have the checkpoints answer.", COURSE, shown="on")] = True
     judge: Annotated[bool, Setting("Judge the answers that need a judge.", COURSE, shown="on")] = True
@@ -185,7 +185,7 @@ def parse_names(text: str | None) -> list[str] | None:
 
 
 def parse_steps(value: Sequence[int] | str | int | None) -> list[int] | None:
-    """Parse ``120,240``, a list or a number, and sort the steps. Raises UsageError: one is no number."""
+    """Parse ``120,240``, a list or a number, and sort the steps. Raises UsageError: one is not a number."""
     if value is None:
         return None
     numbers = split_names(value) if isinstance(value, str) else value

@@ -203,7 +203,7 @@ class WorkerCount:
         failed: Counter[str] = sum((count.failed for count in counts), Counter())
         return sum(count.done for count in counts), failed
 
-    def progress(self) -> WorkerProgress:
+    def mark_pace_and_measure_progress(self) -> WorkerProgress:
         """Return the current progress; to be called about once a second."""
         tasks = {run.label: self._count_done_and_planned(run) for run in self.task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())

@@ -275,11 +275,11 @@ class _WorkerRun:
             ended.set()
             await asyncio.wait({telling})  # not cancelled: its thread would write on beside us
             self.count.state = "ended"
-            write_progress(self._worker.folder, self.count.progress())
+            write_progress(self._worker.folder, self.count.mark_pace_and_measure_progress())
 
     async def _write_progress_until(self, ended: asyncio.Event) -> None:
         while not ended.is_set():
-            progress = self.count.progress()
+            progress = self.count.mark_pace_and_measure_progress()
             try:
                 await asyncio.to_thread(write_progress, self._worker.folder, progress)
             except StoreError as error:  # answers matter more; where the disk is full, they will say so

@@ -185,7 +185,7 @@ class Condition:
         """Parse a condition; raises UsageError unless it is one comparison of a column with a value."""
         match = _FORM.fullmatch(text)
         if match is None:
-            raise UsageError(f"'{text}' is no condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
+            raise UsageError(f"'{text}' is not a condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
         path, sign, value = match.groups()
         if value[:1] in ("<", ">", "=", "!"):
             meant = f"; is {value[0]}= meant?" if sign == "=" and value[0] != "=" else "."

@@ -74,7 +74,7 @@ def _explain_bad_line(line: bytes, error: Undecodable) -> str:
         decode_utf8(line)
     except Undecodable as reason:
         return f"{reason}; {_NOT_UTF8}"
-    return "it is no JSON object" if isinstance(error, Misshapen) else f"it is no JSON: {error}"
+    return "it is not a JSON object" if isinstance(error, Misshapen) else f"it is not JSON: {error}"
 
 
 def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
@@ -90,7 +90,7 @@ def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
     try:
         rows = decode(_replace_nan(b"".join(parts)), list[msgspec.Raw])
     except Undecodable as error:
-        raise UsageError(f"{source.path} is no list of JSON objects: {error}") from error
+        raise UsageError(f"{source.path} is not a list of JSON objects: {error}") from error
     read = make_lines_decoder(dict[str, Any], fractions=str)
     for number, raw in enumerate(rows, 1):
         text = bytes(raw)

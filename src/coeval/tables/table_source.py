@@ -277,7 +277,7 @@ def find_source(choice: SourceChoice, progress: Progress | None = None) -> Table
     if choice.local is not None:
         names = join_names(named_benchmarks())
         raise UsageError(
-            f"--from is for a benchmark's data, and {choice.name} is no benchmark; there are {names}"
+            f"--from is for a benchmark's data, and {choice.name} is not a benchmark; there are {names}"
         )
     path = Path(choice.name).expanduser()
     repo = _HUB_PREFIX.sub("", choice.name)

@@ -134,7 +134,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
         {"inference": {"model": "m", "sampling": {"max_tokens": 2048}, "dropped": {"temperature": 3}}},
         "made with other sampling (temperature)",
     ),
-    "unfinished": ({"missing": {"missing": 7}}, "unfinished: 7 answers or judgments are not there yet"),
+    "unfinished": ({"missing": {"missing": 7}}, "unfinished: 7 answers or judgments are missing"),
     "not scored": ({"metrics": {}}, "not scored yet"),
     "another task's": ({"summary_task": "ifbench"}, "its summary.json is of the task ifbench"),
 }
@@ -209,8 +209,8 @@ def test_failures_and_what_lacks_are_told(tmp_path: Path, coeval: Command) -> No
     assert ended.code == 3
     assert f"{tmp_path} holds no results of step 2" in ended.err
     assert "ifeval, step 1: run_1: without a value, of 9 records: 1 timeout" in ended.err
-    assert "ifeval, step 1: 2 of the 4 requested samples are there" in ended.err
-    assert "x, step 1: there are no results" in ended.err
+    assert "ifeval, step 1: 2 of the 4 requested samples exist" in ended.err
+    assert "x, step 1: no results" in ended.err
     found = read(tmp_path, 1)
     assert (found["runs"], found["missing"], found["complete"]) == ([0, 1], 1, False)
 
@@ -245,8 +245,8 @@ def test_the_tool_takes_the_flags_of_the_readme(tmp_path: Path) -> None:
         (("--steps", "x"), "--steps x: steps are whole numbers"),
         (("--n-samples", "ifeval"), "--n-samples ifeval: give a task and a number above 0"),
         (("--n-samples", "ifeval=0"), "--n-samples ifeval=0: give a task and a number above 0"),
-        (("--name-pattern", "../{step}"), "is no pattern of folders"),
-        (("--name-pattern", "step"), "is no pattern of folders"),
+        (("--name-pattern", "../{step}"), "is not a folder pattern"),
+        (("--name-pattern", "step"), "is not a folder pattern"),
         (("--name-pattern", "global_{step}"), "holds no results in folders global_{step}"),
         (("--steps", "7"), "has no results for the steps 7; it has 1"),
     ],

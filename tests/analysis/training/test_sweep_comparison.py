@@ -146,7 +146,7 @@ def test_what_is_shipped_says_which_checkpoints_it_was_not_compared_with(tmp_pat
     write_training(tmp_path / "grpo", scores)
     first, second, *_ = compare_checkpoints(only(tmp_path / "grpo")).sentences
     assert first.startswith("Ship step 200")
-    assert second == ("Not compared, since items or tasks are missing or were made otherwise: step 300.")
+    assert second == ("Not compared, since items or tasks are missing or were made differently: step 300.")
 
 
 def test_a_single_equal_step_is_named(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_checkpoint_that_lacks_a_task_is_in_no_mean_over_tasks(tmp_path: Path)
     over, ifeval, _ = found.choices
     assert (over.of, ifeval.of) == (3, 4)
     assert ifeval.best == TrainedCheckpoint("a", 400)
-    assert "step 400 of a lacks a task: it is in no mean over tasks" in found.notes
+    assert "step 400 of a lacks a task, so it is in no mean over tasks" in found.notes
 
 
 def test_folders_are_named_by_their_ends_and_no_folder_stands_twice(tmp_path: Path) -> None:

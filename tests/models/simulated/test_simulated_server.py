@@ -240,7 +240,9 @@ def test_a_model_given_twice_is_refused() -> None:
 def test_a_taken_port_is_explained() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1 port {port}.*take another --port"):
+        with pytest.raises(
+            UsageError, match=f"cannot listen on 127.0.0.1 port {port}.*choose another --port"
+        ):
             simulate(model=["sim"], port=port)
 
 

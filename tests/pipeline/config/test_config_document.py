@@ -96,7 +96,7 @@ UNREADABLE: list[tuple[str | bytes, int, str]] = [
     ("a:\n\t- 1\n", 2, "tab"),
     ("a: 1\nb: [1, 2\n", 3, "not YAML"),
     ("a: b: c\n", 1, "not YAML"),
-    ("a: *nowhere\n", 1, "*nowhere stands for nothing"),
+    ("a: *nowhere\n", 1, "*nowhere is undefined"),
     ("a: 1\nb: \x00\n", 2, "not YAML"),
     (b"a: 1\nb: \xff\n", 2, "UTF-8"),
     ("a: &x [*x]\n", 1, "nested deeper"),

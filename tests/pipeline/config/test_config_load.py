@@ -153,7 +153,7 @@ def test_sections_that_nobody_gives_are_v_01(check: Check, folder: Path, valid: 
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-10"]
     (folder / "runs" / "exp-1").mkdir(parents=True)
     (problem,) = check(inheriting(valid, "exp-1"))
-    assert "V-10  runs/exp-1 is no run: it holds neither meta.json nor any artifacts; name one" in problem
+    assert "V-10  runs/exp-1 is not a run: it holds neither meta.json nor any artifacts; name one" in problem
     (folder / "runs" / "exp-1" / "config.yaml").write_text("experiment: {}")
     assert [p.split("  ")[2] for p in check(inheriting(valid, "exp-1"))] == ["V-01", "V-01"]
 

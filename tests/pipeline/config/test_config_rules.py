@@ -60,7 +60,7 @@ CASES = [
     ("    rubric:", "    scale: [A, B, C]\n    rubric:", 16,
      "tasks[0].scale", "V-36", "{A: 0, B: 1, …} if it is C, {C: 0, B: 1, …} if it is A"),
     ("clarity: It is clear.", "clarity:\n        criterion: It is clear.\n        scale: [gut, mies]", 19,
-     "tasks[0].rubric.clarity.scale", "V-36", "write the levels with numbers"),
+     "tasks[0].rubric.clarity.scale", "V-36", "give the levels numbers"),
     ("clarity: It is clear.", "clarity:\n        criterion: It is clear.\n        description: 1", 19,
      "tasks[0].rubric.clarity.description", "V-18", "'criterion'"),
     ("    rubric:", "    label_attributes: [lenght]\n    rubric:", 16,
@@ -123,7 +123,7 @@ CASES = [
     ("roles: [judge]", "roles: [judge]\n    account: {key: 12345678}", 9,
      "models[1].account", "V-20", "is something else, not text"),
     ("roles: [judge]", "roles: [judge]\n    account: team-b\n    access_key: x", 9,
-     "models[1].account", "V-34", "leave out one of the two"),
+     "models[1].account", "V-34", "remove one of the two"),
     ("roles: [judge]", "roles: [judge]\n    acount: team-b", 9, "models[1].acount", "V-18", "'account'"),
     ("roles: [judge]", "roles: [judge]\n    role_parameters: {judge: {model: x}}", 9,
      "models[1].role_parameters.judge.model", "V-26", "parameters"),
@@ -165,7 +165,7 @@ CASES = [
     ("    rubric:", "    prompt_library: {test.large: Summarise.}\n    rubric:",
      16, "tasks[0].prompt_library.test.large", "V-35", "students would not see the prompt"),
     ("    rubric:", "    prompt_library: {evaluate_single: '{input} {rubric} {reference}'}\n    rubric:",
-     16, "tasks[0].prompt_library.evaluate_single", "V-35", "score answers that they do not see"),
+     16, "tasks[0].prompt_library.evaluate_single", "V-35", "score answers that they cannot see"),
     ("    rubric:", "    prompt_library: {evaluate_per_factor: '{input} {factor}'}\n    rubric:",
      16, "tasks[0].prompt_library.evaluate_per_factor", "V-35", "shows no {response}"),
     ("    rubric:", "    prompt_library: {evaluate_per_factor.small: 'Good? {response}'}\n    rubric:",
@@ -174,7 +174,7 @@ CASES = [
      "    prompt_library: {evaluate_single: 'Good? {response}'}\n    rubric: auto",
      16, "tasks[0].prompt_library.evaluate_single", "V-35", "prompts_may_omit: [rubric]"),
     ("    rubric:", "    prompt_library: {sample: 'An item, please.'}\n    rubric:",
-     16, "tasks[0].prompt_library.sample", "V-35", "what their items are to cover"),
+     16, "tasks[0].prompt_library.sample", "V-35", "what their items must cover"),
     ("    rubric:", "    prompts_may_omit: [respons]\n    prompt_library: {test: Say.}\n    rubric:",
      16, "tasks[0].prompts_may_omit[0]", "V-20", "'response'"),
     ("    sampling:", "    target_attributes_seed: {x: [y]}\n    sampling:", 15,
@@ -243,7 +243,7 @@ def test_a_limit_that_is_none_bounds_nothing_where_a_budget_holds(
     assert len(problems) == 1, problems
     key = parameter.replace(": {", ".")
     assert f"e.yaml:5  models[0].parameters.{key}  V-21  is -1" in problems[0]
-    assert "needs a bound; use a whole number, 1 or more" in problems[0]
+    assert "needs a limit; use a whole number, 1 or more" in problems[0]
 
 
 @pytest.mark.parametrize("empty", ["models: []", "models:", "models: {}", "models: none"])
@@ -321,7 +321,7 @@ def test_names_are_short_enough_together(check: Check, valid: str, old: str, fit
     (problem,) = check(text.replace(old, "name: " + "x" * (fits + 1)))
     assert "  tasks[0].name  V-04  " in problem
     assert named in problem
-    assert "has 240 characters" in problem
+    assert "of 240 characters" in problem
 
 
 def test_a_teacher_is_needed_only_for_work(check: Check, valid: str, folder: Path) -> None:

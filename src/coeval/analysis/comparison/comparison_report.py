@@ -139,7 +139,7 @@ def _allowing_for_other_judges_clause(comparison: Comparison) -> str:
     if (by := interval_over_judges_or_unknown(comparison, comparison.unit)) == NOT_KNOWN:
         return f"; allowing for other judges it is {by}"
     if comparison.judges == 2:
-        return f"; allowing for other judges {by}, a rough guess from two"
+        return f"; allowing for other judges {by}, a rough estimate from two"
     return f"; allowing for other judges {by}, {comparison.agreeing} of {comparison.judges} agree"
 
 
@@ -167,10 +167,10 @@ def interval_alone_text(middle: float, low: float, high: float, unit: str = "sha
 
 
 LEGEND = (
-    "In points: hundredths of the metric's scale. b − a: with the interval that belongs to p, over n shared "
+    "Points: 0–100. b − a: with the interval matching p, over n shared "
     "items; {}p: adjusted for all pairs; a task is tested "
-    "where overall is significant, a factor where its task is, a label by itself. least: the true difference "
-    "that would be detected four times in five."
+    "if overall is significant, a factor if its task is, a label by itself. least: the true difference "
+    "detected four times in five."
 )
 
 

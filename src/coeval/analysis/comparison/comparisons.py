@@ -81,8 +81,8 @@ def _lacking_task_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     ]
     if lacking:
         yield (
-            f"No score in tasks that others have: {join_names(lacking, _MOST_NAMED)}. Such a task is in no "
-            "difference of theirs; overall is over the others."
+            f"No score in tasks that others have: {join_names(lacking, _MOST_NAMED)}. These tasks are "
+            "not in their differences; overall is over the other tasks."
         )
 
 
@@ -194,8 +194,8 @@ def _label_sides(readers: Sequence[Reader], group: Sequence[str], group_count: i
     labels = [f"{name}:{model}" if model else name for name, model in zip(names, group, strict=True)]
     if len(set(labels)) < len(labels):
         raise UsageError(
-            f"the same folder is named twice: {join_names(names)}; give another, or it once with {STUDENTS} "
-            "A,B"
+            f"the same folder is named twice: {join_names(names)}; name another, or name it once with "
+            f"{STUDENTS} A,B"
         )
     return labels
 
@@ -249,7 +249,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         raise UsageError(
             "; ".join(["nothing to compare: no item has a score on both sides", *dict.fromkeys(all_notes)])
         )
-    all_notes += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
+    all_notes += [f"{name} is not a mean of items: not compared" for side in sides for name in side.fitted]
     return ComparisonReport(
         tuple(sorted(comparisons, key=lambda comparison: FAMILIES.index(comparison.family))),
         {

@@ -114,7 +114,7 @@ def gatekeep_p_values(
 # --- The record of a pair
 
 Ends: TypeAlias = tuple[float, float]
-_DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
+_DETECTABLE = "True difference detected four times in five, given the number of pairs"
 
 
 class PairDifference(Entity, frozen=True, kw_only=True):
@@ -123,28 +123,28 @@ class PairDifference(Entity, frozen=True, kw_only=True):
     difference: Annotated[
         float, ShownAs("b − a, paired by item, tasks counting alike", "Difference", "difference", "gap")
     ]
-    ci95: Annotated[Ends, ShownAs("Of this pair alone", elsewhere=FILES)]
-    ci95_adjusted: Annotated[Ends, ShownAs("It leaves 0 out where p is below 0.05", elsewhere="differences")]
-    p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
+    ci95: Annotated[Ends, ShownAs("For this pair alone", elsewhere=FILES)]
+    ci95_adjusted: Annotated[Ends, ShownAs("Excludes 0 if p is below 0.05", elsewhere="differences")]
+    p: Annotated[float | None, ShownAs("For this pair alone", kind="probability", elsewhere=FILES)]
     p_adjusted: Annotated[
         float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", "p", "probability")
     ]
-    n: Annotated[int, ShownAs("Items that both have", elsewhere="differences", kind="count")]
-    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen", terminal="least")]
+    n: Annotated[int, ShownAs("Items shared by both", elsewhere="differences", kind="count")]
+    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Detectable", terminal="least")]
     verdict: Annotated[
-        LeadVerdict, ShownAs("Of who is ahead: leads, by these judges alone, or tied", elsewhere="leads")
+        LeadVerdict, ShownAs("Verdict: leads, leads by these judges, or tied", elsewhere="leads")
     ] = "tied"
     ci95_over_judges: Annotated[
-        Ends | None, ShownAs("With judges as a sample too, of this pair alone", elsewhere=FILES)
+        Ends | None, ShownAs("With judges as a sample too, for this pair alone", elsewhere=FILES)
     ] = None
     ci95_over_judges_adjusted: Annotated[
         Ends | None,
         ShownAs(
-            "With judges as a sample too; empty: not known", "Over items and judges", "other judges", "gap"
+            "With judges as a sample too; empty: unknown", "Over items and judges", "other judges", "gap"
         ),
     ] = None
     p_over_judges: Annotated[
-        float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
+        float | None, ShownAs("For this pair alone", kind="probability", elsewhere=FILES)
     ] = None
     p_over_judges_adjusted: Annotated[
         float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", "p", "probability")
@@ -152,10 +152,10 @@ class PairDifference(Entity, frozen=True, kw_only=True):
     judges: Annotated[int | None, ShownAs("Judges who scored both", elsewhere="leads")] = None
     agreeing: Annotated[
         int | None,
-        ShownAs("Judges who by themselves put the same one ahead", "Judges see it so", kind="count"),
+        ShownAs("Judges who, alone, put the same one ahead", "Judges agreeing", kind="count"),
     ] = None
     comes_from: Annotated[
-        str | None, ShownAs("The factor that a lead comes from, where it is one", elsewhere="leads")
+        str | None, ShownAs("The single factor that a lead comes from, if any", elsewhere="leads")
     ] = None
 
     @property

@@ -134,8 +134,8 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         if self.verdict == "GO":
             open_tasks = [task for task in self.tasks if task.tier == "supporting" and task.verdict != "GO"]
             reasons = self._reasons_with_places(open_tasks)
-            tail = f"; open, and not required: it {reasons}" if reasons else ""
-            return f"GO: {self.candidate} may take the place of {self.base}{tail}"
+            tail = f"; undecided, but not required: it {reasons}" if reasons else ""
+            return f"GO: {self.candidate} may replace {self.base}{tail}"
         blocking = [task for task in self.tasks if task.blocks_go and task.verdict == self.verdict]
         return f"{self.verdict}: {self.candidate} {self._reasons_with_places(blocking)}"
 
@@ -147,13 +147,13 @@ class GatedCandidate(msgspec.Struct, frozen=True):
 
     def _task_reason(self, task: GatedTask) -> str:
         if task.verdict == "NO-GO":
-            return f"loses more than allowed to {self.base}"
+            return f"loses more than allowed against {self.base}"
         if not task.n:
-            return f"has no score to hold against {self.base}"
+            return f"has no scores to compare with {self.base}"
         if not task.fits:
-            return f"does not fit {self.base}"
+            return f"does not match {self.base}"
         if task.lower is not None and task.lower < -task.max_drop:
-            return f"may lose more than allowed to {self.base}"
+            return f"may lose more than allowed against {self.base}"
         return "has too few items"
 
 
@@ -201,7 +201,7 @@ def gate_sides(
     bases = {group[0].label for group in groups}
     pairs = [pair for pair in comparisons.compare_pairs(groups) if pair.a.label in bases]
     if not pairs:
-        raise UsageError("there is no candidate to hold against the base: name a second folder")
+        raise UsageError("there is no candidate to compare with the base; name a second folder")
     alpha = lower_bound.ONE_SIDED / len(pairs)
     drafts = [list(_draft_overall_and_tasks(pair, policy)) for pair in pairs]
     looks = [combine_looks((pair.a.looks, pair.b.looks)) for pair in pairs]
@@ -246,7 +246,7 @@ def gate_messages(report: GateReport, delta: float, *, significant_only: bool = 
     for name, task in tasks:
         if not task.n and task.blocks_go:
             why = "; ".join(reason.removeprefix(f"{task.place}: ") for reason in task.reasons)
-            yield f"the gate says nothing of {task.place} for {name}: {why}"
+            yield f"the gate cannot judge {task.place} for {name}: {why}"
     bounds = [(task.lower, name, task.place) for name, task in tasks if task.lower is not None]
     if bounds and report.verdict != "NO-GO":
         lower, name, place = min(bounds, key=lambda bound: bound[0])
@@ -448,7 +448,7 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
         return f"; agreement of other judges is unknown: {why}"
     least = f"allowing for other judges at least {format_points(task.lower_over_judges or 0.0)}"
     if comparison.judges == 2:
-        return f"; what other judges would say can only be guessed from two ({least})"
+        return f"; what other judges would say is only a rough estimate from two ({least})"
     if task.other_judges == "open":
         return f"; whether other judges would agree is open ({least})"
     return f"; other judges would agree ({least})"

@@ -121,7 +121,7 @@ def _note_unshared_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) 
     message = f"{task}: both have {pluralize(len(same), 'item')} in common, {' and '.join(only)} has"
     if moved_ids > 0:
         stand = "stands" if moved_ids == 1 else "stand"
-        message += f" ({pluralize(moved_ids, 'id')} {stand} for another prompt in each)"
+        message += f" ({pluralize(moved_ids, 'id')} {stand} for different prompts)"
     return [Mismatch(task, message)]
 
 
@@ -135,10 +135,10 @@ def _note_changed_references_or_attributes(
     notes = []
     for change, changed in (
         ("have another reference answer", {n for n in same if items_a[n].reference != items_b[n].reference}),
-        ("were made for other attributes", {n for n in same if items_a[n].made_for != items_b[n].made_for}),
+        ("have other attributes", {n for n in same if items_a[n].made_for != items_b[n].made_for}),
     ):
         if changed:
-            where = f"in {b.folder_label} than in {a.folder_label}: part of the difference may be theirs"
+            where = f"in {b.folder_label} than in {a.folder_label}: this may explain part of the difference"
             shared = f"{len(changed):,} of {pluralize(len(same), 'item')} in common"
             notes.append(Mismatch(task, f"{task}: {shared} {change} {where}"))
     return notes

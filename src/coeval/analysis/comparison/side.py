@@ -103,7 +103,7 @@ class Side:
         if scale and other_scale and scale != other_scale:
             return f"the factor {factor} has the scale {other_scale} in {theirs}, and {scale} in {mine}"
         if self.rubrics[task][factor] != other.rubrics[task][factor]:
-            return f"the factor {factor} is described otherwise for {theirs} than for {mine}"
+            return f"the factor {factor} has another description for {theirs} than for {mine}"
         if self.folder != other.folder and self.checks().get(key) != other.checks().get(key):
             return f"the check {factor} runs other code or options for {theirs} than for {mine}"
         return ""
@@ -259,7 +259,7 @@ def unshared_judge_notes(unshared: Sequence[UnsharedJudges], sides: Sequence[Sid
     """Report, for all compared pairs of the ``sides``, which judges scored only one of them."""
     for compared in (True, False):
         separate = [pair for pair in unshared if pair.none_shared and pair.compared is compared]
-        effect = "the difference is also one of judges" if compared else "their scores are not compared"
+        effect = "the difference also reflects the judges" if compared else "their scores are not compared"
         yield from (f"{note}: {effect}" for note in _separate_panel_notes(separate, sides))
     yield from _left_out_judge_notes([pair for pair in unshared if not pair.none_shared], sides)
 
@@ -279,7 +279,7 @@ def _separate_panel_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Si
             for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{join_names(tasks)}: {', '.join(parts)}, and nobody {both}"
+        yield f"{join_names(tasks)}: {', '.join(parts)}, and no judge {both}"
 
 
 def _left_out_judge_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:

@@ -32,7 +32,7 @@ class LevelScale(NamedTuple):
         """Return 1 minus the distance of two levels, (K, K) (linear weights; Cicchetti and Allison 1971)."""
         return np.asarray(1 - np.abs(np.subtract.outer(self.values, self.values)), np.float64)
 
-    def plain_or_weighted_kappa(self, tables: Floats) -> Floats:
+    def plain_or_linear_kappa(self, tables: Floats) -> Floats:
         """Compute Cohen's κ (1960), ``(a − e) / (1 − e)``: a is the share of units that both judges scored
         alike, e the one expected by chance from both judges' shares of levels, ``Σ p_a q_a``; or his weighted
         κ (1968), with mean weights instead of shares. Undefined where e = 1."""
@@ -217,7 +217,7 @@ class Reweighting:
         parts = random.standard_gamma(1 / _PARTS, (2, _MOST_PARTS, DRAWS))
         self._ends = np.concatenate([np.zeros((2, 1, DRAWS)), parts.cumsum(axis=1)], axis=1)
 
-    def draw_means_with_ends(self, sums: Floats, counts: Floats) -> Floats:
+    def draw_smoothed_means(self, sums: Floats, counts: Floats) -> Floats:
         """Draw means of scores from 0 to 1, (draws, K), from their ``sums`` and ``counts`` (blocks, K); half
         an observation is added at either end of the scale."""
         random = np.random.default_rng(1)

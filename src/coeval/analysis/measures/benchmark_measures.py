@@ -25,7 +25,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error, write_json_atomic, write_lines
 
-_DIFFICULTY = "1 less the mean score over students; with labels alone, less the share of right labels"
+_DIFFICULTY = "1 − the mean score over students; with labels alone, 1 − the share of right labels"
 _WITH_SCORE = "With a score of any student"
 
 
@@ -50,16 +50,16 @@ class TaskCoverage(Entity, frozen=True):
         Measured,
         ShownAs("Mean Jaccard similarity of two prompts' 3-grams", "Prompts alike", "likeness", "share"),
     ]
-    pairs: Annotated[int, ShownAs("Pairs of prompts that were held against each other", elsewhere=FILES)]
+    pairs: Annotated[int, ShownAs("Pairs of prompts compared", elsewhere=FILES)]
     difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty")]
     discrimination: Annotated[
         Measured, ShownAs("Mean item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
-    all_pass: Annotated[int, ShownAs("Items on which all have full marks", "All pass", kind="count")]
-    all_fail: Annotated[int, ShownAs("Items on which nobody has any", "All fail", kind="count")]
+    all_pass: Annotated[int, ShownAs("Items on which all get the top score", "All pass", kind="count")]
+    all_fail: Annotated[int, ShownAs("Items on which all score 0", "All fail", kind="count")]
     reversed: Annotated[int, ShownAs("Items whose discrimination is below 0", "Reversed", kind="count")]
     near_duplicates: Annotated[
-        int, ShownAs("Items that nearly repeat an earlier one", "Near duplicates", kind="count")
+        int, ShownAs("Near duplicates of an earlier item", "Near duplicates", kind="count")
     ]
     scored: Annotated[int, ShownAs(_WITH_SCORE, elsewhere="benchmark")]
 
@@ -74,10 +74,10 @@ class ItemMeasures(Entity, frozen=True):
         float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
     students: Annotated[int, ShownAs("Who have a score of it", "Students", "students", "count")]
-    all_pass: Annotated[bool, ShownAs("All have full marks", elsewhere="items-shown")]
-    all_fail: Annotated[bool, ShownAs("Nobody has any", elsewhere="items-shown")]
+    all_pass: Annotated[bool, ShownAs("All get the top score", elsewhere="items-shown")]
+    all_fail: Annotated[bool, ShownAs("All score 0", elsewhere="items-shown")]
     near_duplicate_of: Annotated[
-        str | None, ShownAs("An earlier one that it nearly repeats", elsewhere="items-shown")
+        str | None, ShownAs("Earlier item that it nearly repeats", elsewhere="items-shown")
     ]
 
     @property

@@ -80,11 +80,11 @@ from coeval.analysis.people.people_measures import measure_people, people_senten
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.result_rows import BY_TASK, student_rows
+from coeval.analysis.result_rows import BY_TASK, student_overall_and_task_rows
 from coeval.analysis.run_results import lacking_task_and_cut_off_sentences, missing_cut_off_or_empty_warnings
 from coeval.analysis.sampled_answers import measure_samples
 from coeval.analysis.special import stdtr
-from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_figures_of_counted_runs, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
 
@@ -244,7 +244,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
     )
     bare = not ranks.order and (labels or compared is not None)
     leads = () if bare else tuple(leaders.leader_and_judges_sentences(students, ranks, grid.looks))
-    rows = student_rows(measures, reader.planned)
+    rows = student_overall_and_task_rows(measures, reader.planned)
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", strength_and_bias_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in agreement_sentences)),
@@ -253,7 +253,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", leaders.label_leader_and_missing_sentences(labels)),
         ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
         ("leads", leaders.significant_pair_count_sentences(ranks)),
-        ("leads", leaders.partial_student_sentences(ranks)),
+        ("leads", leaders.some_tasks_only_sentences(ranks)),
         ("where", where_others_score_highest_sentence(grid, students, ranks)),
         ("where", panel_findings.best_two_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
@@ -468,7 +468,7 @@ def compute_run_measures(
             ),
             {},
         ),
-        length=measure("length", lambda: panel_reading.read_length_contrasts(reader, judge_scores), {}),
+        length=measure("length", lambda: panel_reading.read_judge_pair_contrasts(reader, judge_scores), {}),
         g_study=measure("g_study", lambda: estimate_g_study(judge_scores), None),
         teachers=measure("teachers", lambda: measure_teachers(grid, reweighting), {}),
         students=measure("students", students, {}),
@@ -499,7 +499,7 @@ def compute_run_measures(
 
 def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     """Compute the metrics of an output folder of ``eval-framework``, and measure its judges."""
-    figures = compute_task_figures(reader)
+    figures = compute_figures_of_counted_runs(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}
     samples: dict[str, ModelTasks[SampleSpread]] = {}
     units: dict[str, dict[tuple[str, str], str]] = {}

@@ -40,10 +40,10 @@ class PairAgreement(Entity, frozen=True):
     """How far two judges agree, or one with itself where it judged the same text again."""
 
     spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "spa", "share")]
-    wpa: Annotated[Measured, ShownAs("1 less the distance of the two values", "Weighted", "wpa", "share")]
+    wpa: Annotated[Measured, ShownAs("1 − distance between the two values", "Weighted", "wpa", "share")]
     kappa: Annotated[
         Measured,
-        ShownAs("Agreement beyond chance: Cohen 1960; of other scales, 1968", "κ", "kappa", "coefficient"),
+        ShownAs("Agreement beyond chance: Cohen 1960; other scales: 1968", "κ", "kappa", "coefficient"),
     ]
     count: Annotated[int, ShownAs("Units that both scored", "Common scores", kind="count")]
 
@@ -59,10 +59,10 @@ class JudgeAgreement(Entity, frozen=True):
         Measured, ShownAs("Weighted agreement: half for adjacent levels", "Agreement", "wpa", "share")
     ]
     kappa_mean: Annotated[Measured, ShownAs("Mean over the other judges", "κ, mean", "kappa", "coefficient")]
-    spa_weighted: Annotated[Measured, ShownAs("The same by common units", kind="share", elsewhere=FILES)]
-    wpa_weighted: Annotated[Measured, ShownAs("The same by common units", kind="share", elsewhere=FILES)]
+    spa_weighted: Annotated[Measured, ShownAs("Weighted by common units", kind="share", elsewhere=FILES)]
+    wpa_weighted: Annotated[Measured, ShownAs("Weighted by common units", kind="share", elsewhere=FILES)]
     kappa_weighted: Annotated[
-        Measured, ShownAs("The same by common units", kind="coefficient", elsewhere=FILES)
+        Measured, ShownAs("Weighted by common units", kind="coefficient", elsewhere=FILES)
     ]
     degenerate: Annotated[bool, ShownAs("Too few common scores to be ranked", elsewhere="panel")]
     count: Annotated[int, ShownAs("Units in common with other judges", "Common scores", kind="count")]
@@ -74,7 +74,7 @@ class JudgeMeasures(JudgeAgreement, frozen=True):
     levels: Annotated[LevelCounts, ShownAs("Scores at each level", elsewhere="judge-levels")]
     bias: Annotated[JudgeBiases, ShownAs("Judge biases", elsewhere="biases")]
     consistency: Annotated[
-        PairAgreement | None, ShownAs("With itself; None: no answer was judged twice", elsewhere="itself")
+        PairAgreement | None, ShownAs("With itself; None: nothing was judged twice", elsewhere="itself")
     ]
 
 
@@ -83,16 +83,16 @@ class PanelMeasures(Entity, frozen=True):
     more, or else undefined) that each of them scored."""
 
     krippendorff_alpha: Annotated[
-        Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", kind="coefficient", elsewhere=FILES)
+        Measured, ShownAs("For ordinal levels (Krippendorff 2011)", kind="coefficient", elsewhere=FILES)
     ]
     icc_2_1: Annotated[
-        Measured, ShownAs("Of one judge (Shrout and Fleiss 1979)", kind="coefficient", elsewhere=FILES)
+        Measured, ShownAs("For one judge (Shrout and Fleiss 1979)", kind="coefficient", elsewhere=FILES)
     ]
-    icc_2_k: Annotated[Measured, ShownAs("Of the mean of all judges", kind="coefficient", elsewhere=FILES)]
-    judges: Annotated[tuple[str, ...], ShownAs("Who scored anything", elsewhere=FILES)]
+    icc_2_k: Annotated[Measured, ShownAs("For the mean of all judges", kind="coefficient", elsewhere=FILES)]
+    judges: Annotated[tuple[str, ...], ShownAs("Judges who scored anything", elsewhere=FILES)]
     count: Annotated[int, ShownAs("Units that all of them scored", elsewhere=FILES)]
     kappa_weights: Annotated[
-        str | None, ShownAs("How κ weighs levels; None: not at all", elsewhere="agreement")
+        str | None, ShownAs("Weighting of levels in κ; None: unweighted", elsewhere="agreement")
     ] = None
 
 
@@ -153,7 +153,7 @@ def compare_two_judges(
         np.trace(tables, axis1=1, axis2=2),
         (tables * scale.linear).sum(axis=(1, 2)),
         shared,
-        float(scale.plain_or_weighted_kappa(tables.sum(axis=0))),
+        float(scale.plain_or_linear_kappa(tables.sum(axis=0))),
         _bootstrap_kappa(tables, int(shared.sum()), scale, reweighting),
         missing,
     )
@@ -208,7 +208,7 @@ def _bootstrap_kappa(
     weight = weight_of_end_items(unseen_agreement_share(tables, items, scale.linear))
     with_ends = reweighting.add_ends(plain, _pair_ends(tables.sum(axis=0), items), weight, weight)
     plain_kappas, kappas_with_ends = (
-        scale.plain_or_weighted_kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
+        scale.plain_or_linear_kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
     )
     return BootstrapDraws(plain_kappas, kappas_with_ends, kappas_with_ends)
 

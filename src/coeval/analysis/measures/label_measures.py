@@ -45,7 +45,7 @@ class LabelStudent(Entity, frozen=True):
     macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
     bounds: Annotated[
         tuple[float, float] | None,
-        ShownAs("Accuracy with what is missing wrong, and right", elsewhere="labels"),
+        ShownAs("Accuracy if all missing are wrong, and if right", elsewhere="labels"),
     ]
     correct: Annotated[int, ShownAs("Answers that state the right label", "Right", kind="count")]
     none_of_the_labels: Annotated[
@@ -54,7 +54,7 @@ class LabelStudent(Entity, frozen=True):
     expected: Annotated[Mapping[str, int], ShownAs("Answers by their right label", elsewhere="by-label")]
     recall: Annotated[
         Mapping[str, Measured],
-        ShownAs("Share of the answers due a label that state it", elsewhere="by-label"),
+        ShownAs("Share of answers with this right label that state it", elsewhere="by-label"),
     ]
     confusion: Annotated[
         Mapping[str, Mapping[str, int]], ShownAs("Answers by right and stated label", elsewhere="by-label")

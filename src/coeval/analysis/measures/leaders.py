@@ -158,20 +158,20 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     clause = p_value_clause(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
     if not clause and _cannot_be_settled_by_items(gap):
         clause = ": more items cannot settle it, more judges can"
-    caveat = "; two judges give only a rough idea" if judges == 2 else ""
+    caveat = "; two judges give only a rough estimate" if judges == 2 else ""
     if (interval := interval_over_judges_or_unknown(own_gap)) != NOT_KNOWN:
         interval = f"{format_points(own_gap.difference)} {interval} points"
     noun = "lead" if gap.significant else "gap"
     return f"{agreement}; allowing for other judges, the {noun} is {interval}{clause}{caveat}."
 
 
-def partial_student_sentences(ranks: Ranking) -> Iterator[str]:
+def some_tasks_only_sentences(ranks: Ranking) -> Iterator[str]:
     """Name those whose means are over some of the tasks only, and who therefore do not lead."""
     partial = ranks.partial
     if partial and len(partial) < len(ranks.order):
-        verb = "is" if len(partial) == 1 else "are"
+        verb = "has" if len(partial) == 1 else "have"
         yield (
-            f"{join_names(partial)} {verb} to do some of the tasks only, so nobody is compared with "
+            f"{join_names(partial)} {verb} only some of the tasks, so no student is compared with "
             f"{'it' if len(partial) == 1 else 'them'} over all tasks."
         )
 

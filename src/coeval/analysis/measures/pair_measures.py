@@ -49,7 +49,7 @@ class PairStudent(Entity, frozen=True):
         Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate")
     ]
     ties: Annotated[int, ShownAs("Comparisons that no answer won", "Ties", "ties", "count")]
-    comparisons: Annotated[int, ShownAs("In which it was compared", "Comparisons", "comparisons", "count")]
+    comparisons: Annotated[int, ShownAs("Comparisons of its answers", "Comparisons", "comparisons", "count")]
     by_task: Annotated[Mapping[str, Measured], ShownAs("Its strength in each task", elsewhere=FILES)] = {}
 
 
@@ -59,9 +59,7 @@ class PairRate(Entity, frozen=True):
     wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins")]
     p: Annotated[
         float,
-        ShownAs(
-            "Of their strengths being equal, adjusted for the number of pairs", "p (Holm)", "p", "probability"
-        ),
+        ShownAs("Of equal strengths, adjusted for the number of pairs", "p (Holm)", "p", "probability"),
     ]
     comparisons: Annotated[int, ShownAs("In both orders, by all judges", "Comparisons", kind="count")]
 
@@ -72,7 +70,7 @@ class PairJudge(Entity, frozen=True):
     first_place: Annotated[
         Measured,
         ShownAs(
-            "How often the answer shown first wins, ties half; 0.5 of a judge without a leaning",
+            "How often the answer shown first wins (ties half); 0.5 means no position bias",
             "The first wins",
             "first wins",
         ),
@@ -94,11 +92,11 @@ class PairMeasures(Record, frozen=True):
         tuple[tuple[str, ...], ...],
         ShownAs("Students linked by a chain of comparisons, strongest first", elsewhere=FILES),
     ]
-    students: Annotated[dict[str, PairStudent], ShownAs("Of each student", elsewhere="strengths")]
+    students: Annotated[dict[str, PairStudent], ShownAs("By student", elsewhere="strengths")]
     rates: Annotated[dict[tuple[str, str], PairRate], ShownAs("Students pairwise", elsewhere="win-rates")]
     judges: Annotated[dict[str, PairJudge], ShownAs("Of each judge", elsewhere="pair-judges")]
     items: Annotated[int, ShownAs("On which answers were compared", elsewhere=FILES)]
-    failed: Annotated[int, ShownAs("Comparisons that came to nothing", elsewhere=FILES)]
+    failed: Annotated[int, ShownAs("Comparisons that failed", elsewhere=FILES)]
 
 
 def unlinked_group_sentences(measures: PairMeasures) -> Iterator[str]:

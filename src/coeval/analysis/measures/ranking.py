@@ -75,20 +75,20 @@ class Ranking(Record, frozen=True):
     ranges: Annotated[
         Mapping[str, tuple[int, int]],
         ShownAs(
-            "After all who are significantly better, before all who are significantly worse; of who does all "
+            "Between the significantly better and the significantly worse students; for students with all "
             "tasks",
             "Ranks",
             "rank",
             "text",
         ),
     ]
-    adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
+    adjusted: Annotated[bool, ShownAs("Whether some students lack scores that others have", elsewhere=FILES)]
     differences: Annotated[
-        Mapping[Pair, PairDifference], ShownAs("Of two who share scores", elsewhere="differences")
+        Mapping[Pair, PairDifference], ShownAs("Pairs of students who share scores", elsewhere="differences")
     ]
     one_judge: Annotated[bool, ShownAs("Whether one judge gave all scores", elsewhere=FILES)] = False
     partial: Annotated[
-        tuple[str, ...], ShownAs("Who is to do some of the tasks only, and has no rank", elsewhere=FILES)
+        tuple[str, ...], ShownAs("Students with only some of the tasks, unranked", elsewhere=FILES)
     ] = ()
 
     def difference(self, better: str, worse: str) -> PairDifference | None:
@@ -357,10 +357,10 @@ class ExcludingSelfJudgments(Record, frozen=True):
     """Students ranked without the scores they gave themselves. Not ``applicable`` where nobody scored itself,
     or no two students have a judge who is neither."""
 
-    applicable: Annotated[bool, ShownAs("Whether there is such a ranking", elsewhere="standings")]
-    judges: Annotated[tuple[str, ...], ShownAs("Those who scored themselves", elsewhere="standings")]
+    applicable: Annotated[bool, ShownAs("Whether this ranking exists", elsewhere="standings")]
+    judges: Annotated[tuple[str, ...], ShownAs("Students who scored themselves", elsewhere="standings")]
     students: Annotated[Mapping[str, StudentScores], ShownAs("Adjusted", elsewhere="standings")]
-    ranking: Annotated[Ranking, ShownAs("By the judges who are neither of two", elsewhere="standings")]
+    ranking: Annotated[Ranking, ShownAs("By judges other than the two students", elsewhere="standings")]
 
 
 def rank_excluding_self_judgments(grid: ScoreGrid) -> ExcludingSelfJudgments:

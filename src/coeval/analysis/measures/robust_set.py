@@ -56,8 +56,8 @@ class RobustMeasures(Record, frozen=True):
     judges: Annotated[tuple[str, ...] | None, ShownAs("J*, best first", elsewhere=FILES)] = None
     teachers: Annotated[tuple[str, ...] | None, ShownAs("T*, best first", elsewhere=FILES)] = None
     datapoints: Annotated[int | None, ShownAs("That stay", elsewhere=FILES)] = None
-    of_datapoints: Annotated[int | None, ShownAs("That there are", elsewhere=FILES)] = None
-    students: Annotated[Mapping[str, StudentMeasures], ShownAs("Over what stays", elsewhere=FILES)] = {}
+    of_datapoints: Annotated[int | None, ShownAs("Items in total", elsewhere=FILES)] = None
+    students: Annotated[Mapping[str, StudentMeasures], ShownAs("Over the items kept", elsewhere=FILES)] = {}
     ranking: Annotated[Ranking, ShownAs("Their order", elsewhere=FILES)] = EMPTY_RANKING
 
 

@@ -40,9 +40,9 @@ _ALL: tuple[Analysis, ...] = get_args(Analysis)[1:]
 _Agreement: TypeAlias = Annotated[
     Mapping[tuple[str, str], PairAgreement], Part("Judges pairwise", ("agreement",))
 ]
-_Judges: TypeAlias = Annotated[Mapping[str, JudgeMeasures], Part("Of each judge", ("judges",))]
+_Judges: TypeAlias = Annotated[Mapping[str, JudgeMeasures], Part("By judge", ("judges",))]
 _Panel: TypeAlias = Annotated[
-    PanelMeasures | None, Part("How reliable all judges are together", ("judges", "agreement"))
+    PanelMeasures | None, Part("Reliability of all judges together", ("judges", "agreement"))
 ]
 
 
@@ -51,15 +51,15 @@ class RemovedMeasures(Record, frozen=True):
 
     students: Annotated[
         Mapping[str, StudentMeasures],
-        Part("Of removed students over the tasks that are left; of all students in removed tasks"),
+        Part("Removed students over the remaining tasks, and all students in removed tasks"),
     ]
-    labels: Annotated[Labels, Part("Of removed labels and tasks, and of removed students")]
+    labels: Annotated[Labels, Part("Removed labels, tasks and students")]
 
 
 class RunMeasures(Record, frozen=True):
     """All measures of a run. ``units`` counts the valid (answer, factor, judge) scores."""
 
-    findings: Annotated[tuple[str, ...], Part("What it comes to, in sentences")]
+    findings: Annotated[tuple[str, ...], Part("Findings, in sentences")]
     simulated: Annotated[bool, Part("Whether simulated models took part", _ALL)]
     units: Annotated[int, Part("Scores that count", _ALL)]
     agreement: _Agreement
@@ -67,26 +67,24 @@ class RunMeasures(Record, frozen=True):
     judges: _Judges
     length: Annotated[
         Mapping[tuple[str, str], LengthContrast],
-        Part("What two judges differ by about long answers", ("judges",)),
+        Part("How much two judges differ on long answers", ("judges",)),
     ]
-    g_study: Annotated[
-        GStudy | None, Part("Where scores scatter, and whether students would differ again", ("judges",))
-    ]
-    teachers: Annotated[Mapping[str, TeacherMeasures], Part("Of each teacher", ("teachers",))]
-    students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
+    g_study: Annotated[GStudy | None, Part("Sources of score variation, and reliability", ("judges",))]
+    teachers: Annotated[Mapping[str, TeacherMeasures], Part("By teacher", ("teachers",))]
+    students: Annotated[Mapping[str, StudentMeasures], Part("By student", ("students",))]
     ranking: Annotated[Ranking, Part("Order of students", ("students",))]
-    labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
-    without_own: Annotated[ExcludingSelfJudgments, Part("Students by the scores of others", ("students",))]
-    robust: Annotated[RobustMeasures, Part("Where the best-agreeing judges agree", ("robust",))]
-    coverage: Annotated[Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"))]
-    items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
+    labels: Annotated[Labels, Part("Label accuracy", ("labels",))]
+    without_own: Annotated[ExcludingSelfJudgments, Part("Students without self-judgments", ("students",))]
+    robust: Annotated[RobustMeasures, Part("Items on which the best-agreeing judges agree", ("robust",))]
+    coverage: Annotated[Mapping[str, TaskCoverage], Part("By task", ("coverage", "items"))]
+    items: Annotated[Mapping[str, ItemMeasures], Part("By item", ("items",))]
     checks: Annotated[
-        Mapping[tuple[str, str], CheckMeasures] | None, Part("Of each task's checks", ("students",))
+        Mapping[tuple[str, str], CheckMeasures] | None, Part("By task and check", ("students",))
     ] = None
-    samples: Annotated[SamplesByPart | None, Part("Of several answers to an item", ("students",))] = None
+    samples: Annotated[SamplesByPart | None, Part("Several answers per item", ("students",))] = None
     pairs: Annotated[PairMeasures | None, Part("Comparisons of answers", ("students", "judges"))] = None
     people: Annotated[PeopleMeasures | None, Part("Judges against people", ("calibration",))] = None
-    removed: Annotated[RemovedMeasures | None, Part("What the configuration no longer names")] = None
+    removed: Annotated[RemovedMeasures | None, Part("Parts no longer in the configuration")] = None
 
 
 class SampleSpread(Record, frozen=True):
@@ -100,7 +98,7 @@ class SampleSpread(Record, frozen=True):
     n_runs: Annotated[int, ShownAs("How many samples", "Samples", "samples", "count")]
     per_run: Annotated[tuple[float, ...], ShownAs("By sample", elsewhere="metrics")]
     item_se: Annotated[
-        float | None, ShownAs("How far other prompts would move it", "Standard error", "item s.e.", "number")
+        float | None, ShownAs("Standard error over prompts", "Standard error", "item s.e.", "number")
     ]
 
 
@@ -108,7 +106,7 @@ class OutputMeasures(Record, frozen=True):
     """All measures of an output folder of ``eval-framework``. ``metrics`` are in their own units, averaged
     over samples where a task has several; ``samples`` then says how they spread."""
 
-    findings: Annotated[tuple[str, ...], Part("What it comes to, in sentences")]
+    findings: Annotated[tuple[str, ...], Part("Findings, in sentences")]
     units: Annotated[int, Part("Scores that count", _ALL)]
     agreement: _Agreement
     panel: _Panel
@@ -116,7 +114,7 @@ class OutputMeasures(Record, frozen=True):
     teachers: Annotated[Mapping[str, TeacherMeasures], Part("None")]
     students: Annotated[Mapping[str, StudentMeasures], Part("None")]
     metrics: Annotated[Mapping[str, ModelTasks[Measured]], Part("By model, task and metric")]
-    samples: Annotated[Mapping[str, ModelTasks[SampleSpread]], Part("Likewise, over several samples")]
+    samples: Annotated[Mapping[str, ModelTasks[SampleSpread]], Part("The same over several samples")]
 
 
 Measures: TypeAlias = RunMeasures | OutputMeasures

@@ -46,7 +46,7 @@ from coeval.analysis.panel.mean_squares import (
 Named: TypeAlias = Mapping[str, Measured]
 LeastAndMost: TypeAlias = tuple[float, float]
 
-_OVER_JUDGES_MEANING = "The score with judges as a sample too; without an interval: not known"
+_OVER_JUDGES_MEANING = "The score with judges as a sample too; no interval: unknown"
 _SCORE_MEANING = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95% interval. "
     "Adjusted where a student lacks judges or items that others have"
@@ -58,11 +58,9 @@ class StudentScores(Entity, frozen=True):
     recorded mean, adjusted so that scores differ as students do on the scores they share."""
 
     score: Annotated[Measured, ShownAs(_SCORE_MEANING, "Score", "score")]
-    score_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
-    mean_recorded: Annotated[
-        Measured, ShownAs("The score before it is adjusted", terminal="mean of recorded")
-    ]
-    mean_recorded_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere=FILES)]
+    score_by_task: Annotated[Named, ShownAs("The same for one task", elsewhere="standings")]
+    mean_recorded: Annotated[Measured, ShownAs("The score before adjustment", terminal="mean of recorded")]
+    mean_recorded_by_task: Annotated[Named, ShownAs("The same for one task", elsewhere=FILES)]
     over_judges: Annotated[
         Measured | None, ShownAs(_OVER_JUDGES_MEANING, "Over items and judges", "over items, judges")
     ] = None
@@ -75,13 +73,13 @@ class StudentAnswers(Record, frozen=True):
     failed: Annotated[
         int, ShownAs("Answers and judgments without a result", kind="count", elsewhere="students")
     ] = 0
-    truncated: Annotated[int, ShownAs("Answers that were cut off", kind="count", elsewhere=FILES)] = 0
+    truncated: Annotated[int, ShownAs("Answers cut off", kind="count", elsewhere=FILES)] = 0
     truncated_by_window: Annotated[
         int, ShownAs("Answers cut off by the server's window", kind="count", elsewhere=FILES)
     ] = 0
     empty: Annotated[int, ShownAs("Answers without any text", kind="count", elsewhere=FILES)] = 0
     empty_truncated: Annotated[
-        int, ShownAs("Answers that were cut off before any text", kind="count", elsewhere=FILES)
+        int, ShownAs("Answers cut off before any text", kind="count", elsewhere=FILES)
     ] = 0
 
 
@@ -103,11 +101,11 @@ class StudentMeasures(StudentScores, frozen=True, kw_only=True):
     levels: Annotated[LevelCounts, ShownAs("Units at each level", elsewhere="levels")]
     bounds: Annotated[
         LeastAndMost | None,
-        ShownAs("The score with all that is missing at 0, and at 1", elsewhere="students"),
+        ShownAs("The score if all missing ones were 0, and if 1", elsewhere="students"),
     ]
-    bounds_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("The same of one task", elsewhere=FILES)]
+    bounds_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("The same for one task", elsewhere=FILES)]
     samples: Annotated[int, ShownAs("Answers to an item", kind="count", elsewhere=FILES)]
-    partial: Annotated[bool, ShownAs("Whether it is to do some of the tasks only", elsewhere=FILES)]
+    partial: Annotated[bool, ShownAs("Whether it does only some of the tasks", elsewhere=FILES)]
     counts: Annotated[StudentAnswers | None, ShownAs("Answers and failures", elsewhere="students")] = None
     counts_by_task: Annotated[
         Mapping[str, StudentAnswers] | None, ShownAs("Answers and failures of a task", elsewhere=FILES)
@@ -213,11 +211,11 @@ def measure_students(
             valid_evals=int(units[at].sum()),
             valid_evals_by_task=dict(zip(grid.tasks, units[at].tolist(), strict=True)),
             levels=levels[at],
-            bounds=_bounds_or_exact_score(bounds[at].overall, ranked_scores[student].score),
+            bounds=_bounds_or_score_if_equal(bounds[at].overall, ranked_scores[student].score),
             bounds_by_task={
                 task: ends
                 for task, score in ranked_scores[student].score_by_task.items()
-                if (ends := _bounds_or_exact_score(bounds[at].by_task.get(task), score)) is not None
+                if (ends := _bounds_or_score_if_equal(bounds[at].by_task.get(task), score)) is not None
             },
             samples=int(grid.answers_per_item[at]),
             partial=partial[at],
@@ -252,7 +250,7 @@ def _sum_answer_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[
     return StudentAnswers(*map(sum, zip(*rows, strict=True)))
 
 
-def _bounds_or_exact_score(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
+def _bounds_or_score_if_equal(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
     """Return the bounds of a score: the score itself where nothing is missing, None where there is none."""
     if ends is None or score.value is None:
         return None

@@ -24,7 +24,7 @@ class TeacherMeasures(Entity, frozen=True):
         ShownAs("Mean over tasks and factors of the variance over students", "Variance", "v1", "number"),
     ]
     s2: Annotated[Measured, ShownAs("The root of it", "Deviation", "s2")]
-    r3: Annotated[Measured, ShownAs("Mean of the highest student's mean less the lowest's", "Range", "r3")]
+    r3: Annotated[Measured, ShownAs("Mean of the highest − the lowest student mean", "Range", "r3")]
 
 
 class Differentiation(NamedTuple):
@@ -118,7 +118,7 @@ class _TeacherRows:
 def _measure_teacher(rows: _TeacherRows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
     sums, counts = rows.sum_by_block(reweighting.block[rows.item], reweighting.blocks)
     means = _mean_or_nan(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
-    drawn = reweighting.draw_means_with_ends(sums, counts)
+    drawn = reweighting.draw_smoothed_means(sums, counts)
     drawn = drawn.reshape(len(drawn), *rows.shape)
     values, draws = measure_differentiation(means), measure_differentiation(drawn)
     v1, s2, r3 = (

@@ -244,7 +244,7 @@ def _score_one_judge_and_category(
 def _win_of_a_and_count(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
     if label not in VERDICTS:
         raise ValueError(
-            f"{label!r} (judge {judgment.judge}, prompt {judgment.prompt}) is no verdict; "
+            f"{label!r} (judge {judgment.judge}, prompt {judgment.prompt}) is not a verdict; "
             f"verdicts are {', '.join(VERDICTS)}"
         )
     return VERDICTS[label]

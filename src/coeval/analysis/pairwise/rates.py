@@ -89,7 +89,7 @@ def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: floa
     products = (features[:, :, None] * features[:, None, :]).reshape(count, width * width)
     slack = _ROUNDING * (1 + weights.sum(axis=1))
     beta = np.zeros((len(weights), width))
-    objective = _penalized_losses(beta, features, targets, weights, l1)
+    objective = _elastic_net_losses(beta, features, targets, weights, l1)
     for _ in range(_MOST_STEPS):
         chance = expit(beta @ features.T)
         gradient = (weights * (chance - targets)) @ features + _RIDGE * beta
@@ -97,7 +97,7 @@ def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: floa
         curvature += _RIDGE * np.eye(width)
         step = _newton_step(beta, gradient, curvature, l1)
         for _ in range(_MOST_HALVINGS):
-            moved = _penalized_losses(beta + step, features, targets, weights, l1)
+            moved = _elastic_net_losses(beta + step, features, targets, weights, l1)
             worse = moved > objective + slack
             if not worse.any():
                 break
@@ -111,12 +111,13 @@ def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: floa
     return beta
 
 
-def _penalized_losses(beta: Floats, features: Floats, targets: Floats, weights: Floats, l1: float) -> Floats:
-    margins = beta @ features.T
+def _elastic_net_losses(
+    betas: Floats, features: Floats, targets: Floats, weights: Floats, l1: float
+) -> Floats:
+    margins = betas @ features.T
     losses: Floats = (weights * (np.logaddexp(0.0, margins) - targets * margins)).sum(axis=1)
-    lasso: Floats = np.abs(beta).sum(axis=1)
-    ridge: Floats = np.einsum("ij,ij->i", beta, beta)
-    return losses + l1 * lasso + _RIDGE / 2 * ridge
+    penalties: Floats = l1 * np.abs(betas).sum(axis=1) + _RIDGE / 2 * np.einsum("ij,ij->i", betas, betas)
+    return losses + penalties
 
 
 def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -> Floats:

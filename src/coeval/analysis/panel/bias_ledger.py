@@ -4,7 +4,7 @@
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
 (`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
-long answers is a matter between two of them (`judge_length_contrasts`).
+long answers is a matter between two of them (`judge_pair_contrasts`).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ UNKNOWN = Bias(None, None, None, None)
 class AdjustedBias(Record, frozen=True):
     """A bias as files hold it; all None if it is unknown."""
 
-    value: Annotated[float | None, ShownAs("In units of a score from 0 to 1", elsewhere="biases")]
+    value: Annotated[float | None, ShownAs("On the score scale, 0 to 1", elsewhere="biases")]
     ci95: Annotated[tuple[float, float] | None, ShownAs("Its 95% interval", elsewhere="biases")]
     p_adjusted: Annotated[
         float | None,
-        ShownAs("Holm's p-value, over all of whom it can be told", kind="probability", elsewhere="biases"),
+        ShownAs("Holm-adjusted p-value, over all that can be tested", kind="probability", elsewhere="biases"),
     ]
 
     @property
@@ -84,7 +84,7 @@ class FamilyBias(AdjustedBias, frozen=True):
     """A bias for a family; without interval, p-value and verdict if there are fewer than three families."""
 
     usual: Annotated[
-        float | None, ShownAs("What judges differ by about a family without any favour", "Usual scatter")
+        float | None, ShownAs("Usual spread of judges on a family, without favouritism", "Usual scatter")
     ]
 
     @property
@@ -93,16 +93,16 @@ class FamilyBias(AdjustedBias, frozen=True):
         return None if self.value is None else Measured(self.value, low, high, None, None)
 
 
-_MORE = "How much more it gives to it than the other judges do, beside how they see other families"
+_MORE = "How much more it gives than other judges do, relative to how they score other families"
 
 
 class JudgeBiases(Record, frozen=True):
     """The biases of a judge, in the order of `BIASES`."""
 
-    severity: Annotated[AdjustedBias, ShownAs("How much lower it scores than others", "strictness")]
+    severity: Annotated[AdjustedBias, ShownAs("How much lower it scores than the others", "strictness")]
     family: Annotated[FamilyBias, ShownAs(_MORE, "its family's answers")]
     own: Annotated[FamilyBias, ShownAs(_MORE, "its own answers")] = msgspec.field(name="self")
-    position: Annotated[AdjustedBias, ShownAs("More of a win if shown first", "the first of two")]
+    position: Annotated[AdjustedBias, ShownAs("Extra win share if shown first", "the first of two")]
 
 
 BIASES = tuple(field.encode_name for field in msgspec.structs.fields(JudgeBiases))
@@ -193,11 +193,11 @@ class LengthContrast(Entity, frozen=True):
     more: Annotated[
         Measured,
         ShownAs(
-            "What the first gives more than the second", "Twice the length", "twice the length", "points"
+            "How much more the first gives than the second", "Twice the length", "twice the length", "points"
         ),
     ]
     p_adjusted: Annotated[
-        float | None, ShownAs("Holm's p-value, over all pairs of judges", "p", "p", "probability")
+        float | None, ShownAs("Holm-adjusted p-value, over all pairs of judges", "p", "p", "probability")
     ]
 
     @property
@@ -210,7 +210,7 @@ class LengthContrast(Entity, frozen=True):
         return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
-def judge_length_contrasts(grid: ScoreGrid, answer_lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
+def judge_pair_contrasts(grid: ScoreGrid, answer_lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
     """Estimate the contrast of each pair of judges with enough items; ``answer_lengths`` (C,): characters of
     each row's answer, NaN if unknown."""
     biases, items = {}, {}

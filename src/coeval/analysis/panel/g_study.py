@@ -43,7 +43,7 @@ class Component(Entity, frozen=True):
     """A variance component of single scores, from 0 to 1."""
 
     variance: Annotated[
-        Measured, ShownAs("Its variance; below 0: an estimate too", kind="number", elsewhere=FILES)
+        Measured, ShownAs("Its variance; estimates may be below 0", kind="number", elsewhere=FILES)
     ]
     sd: Annotated[
         Measured,
@@ -57,7 +57,7 @@ class JudgeWorth(Entity, frozen=True):
     worth: Annotated[
         Measured,
         ShownAs(
-            "Eρ² with it less Eρ² without it; None: it takes three judges", "Worth", "worth", "coefficient"
+            "Eρ² with it − Eρ² without it; None: fewer than three judges", "Worth", "worth", "coefficient"
         ),
     ]
 
@@ -67,10 +67,12 @@ class GStudy(Entity, frozen=True):
 
     reliability: Annotated[
         Measured,
-        ShownAs("The share of students' variance that would show again", "Eρ²", "Eρ²", "coefficient"),
+        ShownAs("Share of the variance between students that would replicate", "Eρ²", "Eρ²", "coefficient"),
     ]
-    components: Annotated[Mapping[str, Component], ShownAs("By what scatters", elsewhere="variance")]
-    worth: Annotated[Mapping[str, JudgeWorth], ShownAs("What each judge adds to Eρ²", elsewhere="worth")]
+    components: Annotated[Mapping[str, Component], ShownAs("By source of variation", elsewhere="variance")]
+    worth: Annotated[
+        Mapping[str, JudgeWorth], ShownAs("Contribution of each judge to Eρ²", elsewhere="worth")
+    ]
     items: Annotated[int, ShownAs("Items that count", elsewhere="reliability")]
     left_out: Annotated[int, ShownAs("Items that lack some score", elsewhere="variance")]
     students: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]

@@ -89,7 +89,7 @@ def compare_with_anchor(judge: str, anchor: Scores, again: Scores) -> JudgeDrift
     UsageError if there are none."""
     shared = sorted(anchor.keys() & again.keys())
     if not shared:
-        raise UsageError(f"{judge} gave no score that the anchor has too; see the errors of the check's run")
+        raise UsageError(f"{judge} scored nothing that the anchor also scores; see the errors of the check")
     before = np.array([anchor[key] for key in shared])
     after = np.array([again[key] for key in shared])
     changed = (np.abs(after - before) > _EQUAL).astype(np.float64)

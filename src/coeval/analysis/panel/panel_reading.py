@@ -30,7 +30,7 @@ from coeval.analysis.panel.bias_ledger import (
     adjust_biases_by_judge,
     bias_from_error,
     estimate_severities,
-    judge_length_contrasts,
+    judge_pair_contrasts,
 )
 from coeval.analysis.panel.mean_squares import is_well_covered, jackknife_error
 from coeval.analysis.readers.run_reader import RunReader
@@ -379,7 +379,7 @@ def read_model_families(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
     return model_families((*grid.teachers, *grid.students, *grid.judges), reported)
 
 
-def read_length_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
+def read_judge_pair_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
     """Estimate the length contrast of each pair of judges of a run, by the lengths of answers on record."""
     columns = reader.columns(_LENGTHS, [list(grid.tasks), list(grid.students)])
     samples = int(grid.answers_per_item.max(initial=1))
@@ -388,7 +388,7 @@ def read_length_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str,
     cells = tuple(columns[name][in_grid] for name in ("item", "student", "sample"))
     lengths[cells] = columns["length"][in_grid]
     sample = np.zeros(1, np.int64) if grid.sample is None else grid.sample
-    return judge_length_contrasts(grid, lengths[grid.item, grid.student, sample])
+    return judge_pair_contrasts(grid, lengths[grid.item, grid.student, sample])
 
 
 def read_judge_consistency(

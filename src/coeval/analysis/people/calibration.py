@@ -235,17 +235,17 @@ class CalibratedStudent(Entity, frozen=True):
     judged: Annotated[Measured, ShownAs("Mean by judges, over all answers", "Judged", "judged", "points")]
     people: Annotated[
         Measured,
-        ShownAs("Labels, and judged scores where they help (PPI++)", "Human scale", "human scale", "points"),
+        ShownAs("Labels, plus judged scores if they help (PPI++)", "Human scale", "human scale", "points"),
     ]
     alone: Annotated[
         Measured,
         ShownAs("Mean of the labels without judged scores", "Labels alone", "labels alone", "points"),
     ]
-    weight: Annotated[float | None, ShownAs("λ: how far judged scores are used, 0 to 1", "λ", "λ", "number")]
+    weight: Annotated[float | None, ShownAs("λ: weight of judged scores, 0 to 1", "λ", "λ", "number")]
     labels: Annotated[int, ShownAs("Labelled answers of this student", "Labels", "labels", "count")]
     needed: Annotated[
         int | None,
-        ShownAs("Labels of this student for ± 3 points", "For ± 3", "for ± 3", "count"),
+        ShownAs("Labels needed for ± 3 points", "For ± 3", "for ± 3", "count"),
     ]
 
 
@@ -270,10 +270,10 @@ class HumanScale(Record, frozen=True):
     """Students and pairs by one factor, or by all, over the ``tasks`` with labels."""
 
     tasks: Annotated[tuple[str, ...], ShownAs("Tasks with labels", elsewhere="people")]
-    unlabelled: Annotated[tuple[str, ...], ShownAs("Tasks without, in no figure", elsewhere="people")]
-    students: Annotated[Mapping[str, CalibratedStudent], ShownAs("Of each student", elsewhere="people")]
+    unlabelled: Annotated[tuple[str, ...], ShownAs("Tasks without labels, in no figure", elsewhere="people")]
+    students: Annotated[Mapping[str, CalibratedStudent], ShownAs("By student", elsewhere="people")]
     pairs: Annotated[
-        Mapping[tuple[str, str], CalibratedPair], ShownAs("Of every two", elsewhere="people-pairs")
+        Mapping[tuple[str, str], CalibratedPair], ShownAs("By pair of students", elsewhere="people-pairs")
     ]
 
 

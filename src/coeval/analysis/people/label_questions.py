@@ -103,7 +103,7 @@ def pick_answers(
     judged = _list_judged_answers(grid, factors_by_task)
     answers = [DrawnAnswer(key, None) for key in judged if key.item in {*items}]
     if unknown := {*items} - {key.item for key, _ in answers}:
-        raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
+        raise UsageError(f"--item {min(unknown)}: no judge scored an answer to this item")
     return sorted(answers, key=lambda drawn: (drawn.key.item, _hash_name(0, drawn.key.answer)))
 
 

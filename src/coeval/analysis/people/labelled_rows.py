@@ -40,20 +40,20 @@ class LabelledRows(NamedTuple):
 class AgainstPeople(Entity, frozen=True):
     """A judge, or the mean of all, compared with people, over the answers' factors that both scored."""
 
-    bias: Annotated[Measured, ShownAs("Judge less people, mean", "Bias", "bias", "points")]
+    bias: Annotated[Measured, ShownAs("Mean of judge − people", "Bias", "bias", "points")]
     spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "equal", "share")]
     kappa: Annotated[
         Measured,
         ShownAs(
-            "Agreement beyond chance; of other scales weighted (Cohen 1960, 1968)",
+            "Agreement beyond chance; weighted for other scales (Cohen 1960, 1968)",
             "κ",
             "kappa",
             "coefficient",
         ),
     ]
-    count: Annotated[int, ShownAs("Labels that it has a score beside", "Labels", kind="count")]
+    count: Annotated[int, ShownAs("Labels of answers that it scored", "Labels", kind="count")]
     bias_by_level: Annotated[
-        Mapping[str, Measured], ShownAs("Judge less people, by people's level", elsewhere=FILES)
+        Mapping[str, Measured], ShownAs("Judge − people, by people's level", elsewhere=FILES)
     ]
     confusion: Annotated[
         Mapping[str, Mapping[str, float]],

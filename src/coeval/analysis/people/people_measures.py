@@ -26,9 +26,9 @@ class PeopleMeasures(Record, frozen=True):
     labels: Annotated[int, ShownAs("Labels drawn by chance", elsewhere="people")]
     asked: Annotated[int, ShownAs("Drawn by chance, labelled or not", elsewhere="people")]
     hand_picked: Annotated[int, ShownAs("Labels picked by hand, in no estimate", elsewhere="people")]
-    stale: Annotated[int, ShownAs("Labels of what has changed since, in no estimate", elsewhere="people")]
+    stale: Annotated[int, ShownAs("Labels of changed texts, in no estimate", elsewhere="people")]
     unfit: Annotated[
-        int, ShownAs("Labels of levels that the scale lacks, in no estimate", elsewhere="people")
+        int, ShownAs("Labels with a level that the scale lacks, in no estimate", elsewhere="people")
     ]
     damaged: Annotated[int, ShownAs("Damaged lines of labels.jsonl", elsewhere="people")]
     later: Annotated[
@@ -97,7 +97,7 @@ def people_sentences(people: PeopleMeasures) -> Iterator[str]:
     """Say who leads on the human scale, how biased judges are, and what is left to label."""
     scale = people.whole_scale
     if scale is None:
-        yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
+        yield "No randomly drawn answer is labelled yet; labels picked by hand enter no estimate."
         return
     by = "" if people.whole_scale_name == calibration.ALL_FACTORS else f" ({people.whole_scale_name})"
     among = calibration.list_compared_students(scale)
@@ -126,7 +126,7 @@ def labels_needed_sentences(scale: HumanScale) -> Iterator[str]:
     counts = [count for count in needed.values() if count is not None]
     if counts and len(counts) == len(needed):
         labelled = sum(scale.students[name].labels for name in needed)
-        labels = f"about {sum(counts):,} labelled answers; there are {labelled:,}"
+        labels = f"about {sum(counts):,} labelled answers; the run has {labelled:,}"
         yield f"± 3 points for each student takes {labels}."
     elif needed:
         yield "± 3 points for each student takes more labels than the run has answers: add items."
@@ -145,7 +145,7 @@ def _limits_of_estimates_sentences(people: PeopleMeasures, scale: HumanScale) ->
         yield f"{join_names(unknown)}: too few labels for a score on the human scale."
     if people.labels < people.asked:
         yield (
-            f"{people.labels:,} of {people.asked:,} labels that were drawn are given; whoever leaves out "
+            f"{people.labels:,} of {people.asked:,} drawn labels are entered; leaving out "
             "hard answers on purpose biases the estimate."
         )
     if people.later:

@@ -414,7 +414,7 @@ class Reader:
 
     def _lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
         """Build a table expression of a phase's lines, with one parameter (the files) if there are any. A
-        line that is no JSON object becomes a row of NULLs (``ignore_errors``), which the reader counts."""
+        line that is not a JSON object becomes a row of NULLs (``ignore_errors``), which the reader counts."""
         if not files:
             columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
             return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"

@@ -318,7 +318,7 @@ class RunReader(Reader):
         self.planned = planned
         self._checks: list[tuple[str, str]] = []
         if not self.run.is_run():
-            raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
+            raise UsageError(f"{folder} is not a run: it holds neither meta.json nor any phase's files")
         self.run.refuse_foreign_or_half_replaced()
         super().__init__(self.run.path)
         with self._close_on_failure():

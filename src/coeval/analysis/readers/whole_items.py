@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from coeval.analysis.planned_names import LeftOut, Planned, level_name
+from coeval.analysis.planned_names import LeftOut, Planned, nearest_level_or_number
 from coeval.analysis.readers.run_records import RECORD_KINDS
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import make_decoder
@@ -273,7 +273,7 @@ class RunItems:
     def _build_run_judgment(self, judgment: Evaluation) -> ShownJudgment:
         values = keep_valid_values(judgment.values)
         named = {
-            factor: level_name(self._planned, judgment.task_id, factor, value)
+            factor: nearest_level_or_number(self._planned, judgment.task_id, factor, value)
             for factor, value in values.items()
         }
         scores: dict[str, str | None] = {**judgment.scores, **named, **dict.fromkeys(judgment.missing)}

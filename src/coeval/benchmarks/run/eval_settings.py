@@ -45,8 +45,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     task_options: Annotated[
         Mapping[str, Any] | Sequence[str] | None,
         Setting(
-            "An option that eval-framework has for a task; repeatable. "
-            "Example: --task-option ifeval-input=prompts.jsonl",
+            "A task option of eval-framework; repeatable. Example: --task-option ifeval-input=prompts.jsonl",
             TASKS,
             metavar="NAME=VALUE",
             flags=("--task-option",),
@@ -126,7 +125,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
     checkpoint: Annotated[
         str | None,
         Setting(
-            "Path of what is served as MODEL, where that name serves others too; its results are separate.",
+            "Path of the checkpoint served as MODEL, if others share that name; its results are separate.",
             TASKS,
             metavar="PATH",
         ),
@@ -170,7 +169,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
     ] = False
     batch: Annotated[bool, Setting("Use batch jobs for the model, often at half the price.", COURSE)] = False
     no_wait: Annotated[
-        bool, Setting("End once batch jobs are submitted; the same command collects them.", COURSE)
+        bool, Setting("Exit once batch jobs are submitted; the same command collects them.", COURSE)
     ] = False
     max_calls: Annotated[
         Count | None, Setting("Limit of requests to each model, probes included, over all starts.", COURSE)
@@ -179,7 +178,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         AtLeastZero | None, Setting("Budget for all models together, over all starts.", COURSE)
     ] = None
     probe: Annotated[
-        ProbeMode, Setting("Which models to probe first; answer: all, by a one-token request each.", COURSE)
+        ProbeMode, Setting("Models to probe first; answer: all, with a one-token request each.", COURSE)
     ] = "resume"
     probe_on_fail: Annotated[
         Literal["abort", "warn"], Setting("What to do if a probed model does not answer.", COURSE)

@@ -90,7 +90,7 @@ def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progres
             if not task_run.folder.has_answers():
                 raise UsageError(
                     f"{task_run.folder.path} holds no responses.jsonl to judge; "
-                    "ask the model first, without --judge-only"
+                    "collect answers first, without --judge-only"
                 )
     return Prepared(evaluation, task_runs, assets)
 

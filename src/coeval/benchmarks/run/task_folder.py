@@ -155,7 +155,7 @@ def read_response_file(
     answers = {item.id: answers_by_id[item.id] for item in items if item.id in answers_by_id}
     if not answers:
         raise UsageError(
-            f"{path}: none of its {records} records is about a prompt to be scored; each needs `key` (or "
+            f"{path}: none of its {records} records answers a prompt of the task; each needs `key` (or "
             "`id`) or `prompt` as in the task's data, and `response`"
         )
     doubled, missing = records - unknown - len(answers_by_id), len(items) - len(answers)
@@ -312,7 +312,7 @@ class TaskFolder:
         for path, lines in self._damaged.items():
             if lines:
                 damage = pluralize(lines, "damaged line")
-                yield f"{path} has {damage}; what it held is requested again"
+                yield f"{path} has {damage}; its contents are requested again"
 
     def _aside_path(self, model: str, recipe: str) -> Path:
         return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"

@@ -73,7 +73,7 @@ def _judge_reasons(task_run: TaskRun) -> Iterator[str]:
     if judge is None or settings is None:
         return
     if settings.is_tested_model:
-        yield "the tested model judged itself; name a judge with --judge-model"
+        yield "the tested model judged itself; name another judge with --judge-model"
     elif benchmark.official_judge and judge.model != benchmark.official_judge:
         yield f"judged by {judge.model}; published numbers are by {benchmark.official_judge}"
     sampling, official = judge.sampling.to_dict(), benchmark.judge_sampling().to_dict()

@@ -26,7 +26,7 @@ from coeval.analysis.pairwise.alpaca import (
     fit_length_control,
     switched_order,
 )
-from coeval.benchmarks.assets.library import Library, fetch_from_hub, read_records
+from coeval.benchmarks.assets.library import Library, download_newest_from_hub, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -146,7 +146,7 @@ class AlpacaEval(Benchmark):
         if repository in (None, ALPACA_DATASET.shown_default):
             return {}
         try:
-            return {BASELINE: fetch_from_hub(repository, _FILE)}
+            return {BASELINE: download_newest_from_hub(repository, _FILE)}
         except SourceFailed as error:
             raise UsageError(
                 f"{ALPACA_DATASET.flag} {repository}: {error}; give the file with {ALPACA_REFERENCE.flag}"

@@ -206,9 +206,7 @@ class CoevalRun(Benchmark):
         self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
         self._run.refuse_foreign_or_half_replaced()
         if not self._run.config.is_file():
-            raise UsageError(
-                f"coeval:{self._run.path}: there is no {self._run.config}; name the folder of a run"
-            )
+            raise UsageError(f"coeval:{self._run.path}: {self._run.config} is missing; name a run's folder")
         self._config = load_config(self._run.config)
         in_pairs = [task.name for task in self._config.tasks if task.judging == "pairwise"]
         if in_pairs:
@@ -412,7 +410,7 @@ def _read_datapoints(run: RunDir) -> Iterator[Datapoint]:
         for record in decode_records(path, Datapoint):
             if isinstance(record, Undecodable):
                 raise UsageError(
-                    f"{path} has a damaged line ({record}); mend it with "
+                    f"{path} has a damaged line ({record}); repair it with "
                     f"`coeval repair --run {quote(str(run.path))}`"
                 ) from record
             yield record

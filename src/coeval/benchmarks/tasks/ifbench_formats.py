@@ -190,7 +190,7 @@ def has_growing_word_counts(response: str, language: Language, *, small_n: int) 
 
 
 @verifies("sentence:alliteration_increment")
-def has_growing_alliteration(response: str, language: Language) -> bool:
+def has_growing_alliterative_word_counts(response: str, language: Language) -> bool:
     """Verify that the words of all alliterative runs in a sentence, taken together, grow."""
     lengths = [_count_alliterative_words(sentence) for sentence in language.sentences(response)]
     return all(after > before for before, after in pairwise(lengths))
@@ -320,7 +320,7 @@ def is_city_csv(response: str) -> bool:
 
 
 @verifies("custom:csv_special_character")
-def is_special_character_csv(response: str) -> bool:
+def is_product_csv_with_special_character(response: str) -> bool:
     """Verify a CSV in which one field in double quotes contains a special character."""
     header = ["ProductID", "Category", "Brand", "Price", "Stock"]
     rows = _read_full_table(response.replace('"', '"""'), header, 14)
@@ -333,8 +333,7 @@ def _is_quoted_special(field: str) -> bool:
 
 
 @verifies("custom:csv_quotes")
-def is_quoted_csv(response: str) -> bool:
-    """Verify a table with tabs between its fields, each of which is in double quotes."""
+def is_quoted_tab_separated_grades(response: str) -> bool:
     header = [f'"{name}"' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")]
     rows = _read_full_table(response.replace('"', '"""'), header, 3, "\t")
     fields = [field.strip() for row in rows for field in row]

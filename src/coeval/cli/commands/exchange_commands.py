@@ -28,7 +28,7 @@ def import_files(
         list[str] | None,
         typer.Option(
             metavar="MEANING=COLUMN",
-            help="Of tables: item, model, score, task, metric, sample, judge, prompt or answer; may be "
+            help="For tables: item, model, score, task, metric, sample, judge, prompt or answer; may be "
             "repeated. Example: --column score=points",
         ),
     ] = None,
@@ -39,9 +39,9 @@ def import_files(
         ),
     ] = None,
 ) -> None:
-    """Import results of other tools: results, compare, gate and view then work on them.
+    """Import results from other tools, to use in results, compare, gate and view.
 
-    Reads logs of Inspect (.eval, .json), samples of lm-eval (samples_TASK_DATE.jsonl, with the results
+    Reads Inspect logs (.eval, .json), samples of lm-eval (samples_TASK_DATE.jsonl, with the results
     beside them), results of promptfoo (.json), and tables with a row for each item and model.
 
     \b
@@ -51,7 +51,7 @@ def import_files(
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
     imported = import_results(
-        *files, out=out, model=model, columns=_parse_columns(column or []), scale=_parse_scale(scale)
+        *files, out=out, model=model, columns=_parse_usual_columns(column or []), scale=_parse_scale(scale)
     )
     console, messages = streams.results(), streams.messages()
     streams.say(
@@ -67,7 +67,7 @@ def import_files(
     streams.say(console, f"See the scores: coeval {command} {' '.join(map(quote, folders[:2]))}")
 
 
-def _parse_columns(texts: list[str]) -> dict[str, str]:
+def _parse_usual_columns(texts: list[str]) -> dict[str, str]:
     columns = {}
     for text in texts:
         role, is_pair, column = text.partition("=")
@@ -97,10 +97,10 @@ def export(
     to: Annotated[ExportFormat, typer.Option(help="The format of the files.")],
     out: Annotated[Path, typer.Option(help="A folder that is new or empty. Example: --out ./exported")],
 ) -> None:
-    """Write results as tables, or as logs of Inspect.
+    """Export results as tables or as Inspect logs.
 
     csv, parquet: one table of scores with their answers, one of means with their intervals. inspect: logs for
-    its viewer. docs/exchange.md says what each holds.
+    its viewer. docs/exchange.md describes each.
 
     \b
     Examples:
@@ -122,9 +122,9 @@ def log(
 ) -> None:
     """Log results to an experiment tracker: headlines with their intervals.
 
-    Each figure goes with its n and failures, beside the page and the figures as JSON. Checkpoints of a sweep
-    are logged at their steps. The same command again sends only what is new. Where figures go is set as the
-    tracker's own guide says, such as by MLFLOW_TRACKING_URI or WANDB_MODE=offline.
+    Each figure is logged with its n and failures, along with the page and a JSON file. Checkpoints of a sweep
+    are logged at their steps. Repeating the command sends only new figures. The tracker's own settings decide
+    where figures go, such as MLFLOW_TRACKING_URI or WANDB_MODE=offline.
 
     \b
     Examples:

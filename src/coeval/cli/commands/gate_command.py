@@ -63,7 +63,7 @@ def gate(
         typer.Option(
             "--markdown",
             metavar="[FILE]",
-            help="Write Markdown to FILE, or alone to standard output; and append it to the file that "
+            help="Write Markdown to FILE (default: standard output), and append it to the file that "
             f"${_STEP_SUMMARY} names.",
         ),
     ] = None,
@@ -76,7 +76,7 @@ def gate(
     recipes, a missing task or a side without scores are never GO. No model is
     called. docs/gate.md shows a policy and explains the rule.
 
-    Exit codes: 0 GO, 1 wrong request, 3 INCONCLUSIVE, 4 NO-GO.
+    Exit codes: 0 GO, 1 usage error, 3 INCONCLUSIVE, 4 NO-GO.
 
     \b
     Examples:

@@ -43,9 +43,9 @@ def generate(
         Path | None,
         typer.Option(help="Also write a page that describes the result. Example: --report my.html"),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the --out file.")] = False,
     ask_again: Annotated[
-        bool, typer.Option("--ask-again", help="Request existing proposals again, too.")
+        bool, typer.Option("--ask-again", help="Also request existing proposals again.")
     ] = False,
     keys: KeyFile = None,
     probe: Probe = None,
@@ -55,9 +55,9 @@ def generate(
 
     It runs phases 1 and 2: wherever the experiment file leaves attributes or
     rubrics to its teachers (auto, complete, extend), their proposals are filled
-    in, under a comment that names the author. Comments outside what is replaced
-    stay; keys of models are left out. Requests count against the quotas and
-    budgets of the run, and the same command never repeats a finished one.
+    in, under a comment that names the author. Other comments stay; API keys of
+    models are left out. Requests count against the quotas and budgets of the
+    run, and repeating the command never repeats a finished request.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def generate(
       coeval run --config designed.yaml
 
     \b
-    Exit codes: 0 written, 1 wrong request, 2 a model is unavailable,
+    Exit codes: 0 written, 1 usage error, 2 a model is unavailable,
     3 not every teacher answered, 130 interrupted (proposals so far are kept).
     """
     if report is not None:
@@ -93,12 +93,12 @@ def generate(
     described = description_report(preview_experiment(written.config, key_set))
     print_report(described, streams.results(), skipped_tables=NOT_PROPOSED)
     if not proposed.parts:
-        streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
+        streams.say(messages, "The file leaves nothing to its teachers; it is copied unchanged.")
     _print_result_warnings(written, out, messages)
     if report is not None:
         write_bytes_atomic(report, make_page(described))
         streams.say(messages, f"Written: {report}.")
-    streams.say(messages, f"Written: {out}. Edit it, look at it and run it:")
+    streams.say(messages, f"Written: {out}. Edit it, review it and run it:")
     for command in ("describe", "run"):
         streams.say(messages, f"  coeval {command} --config {quote(str(out))}")
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
@@ -112,10 +112,10 @@ def _print_missing_proposals(proposed: Proposals, config: Path, out: Path, messa
     if summary.missing:
         print_gaps(summary, messages)
     for part in proposed.lacking:
-        streams.warn(messages, f"nothing is proposed for {part}")
+        streams.warn(messages, f"no proposal for {part}")
     command = f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}"
     if proposed.lacking or summary.interrupted:
-        streams.say(messages, f"{out} is not written; what was proposed is kept. Continue with:")
+        streams.say(messages, f"{out} is not written; the proposals are kept. Continue with:")
         streams.say(messages, command)
     elif summary.notes:
         streams.say(messages, "To request the remaining proposals:")

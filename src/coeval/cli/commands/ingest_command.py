@@ -78,7 +78,7 @@ def _choose_target_unless_new_file(flags: IngestFlags) -> IngestTarget | None:
         usable = clean_task_name(flags.task) or "items"
         raise UsageError(f"--task {quote(flags.task)} cannot be the name of a task; {usable} can")
     if flags.new is not None and flags.new.exists():
-        raise UsageError(f"{flags.new} already exists; name another file, or move this one away")
+        raise UsageError(f"{flags.new} already exists; name another file, or move it away")
     return None
 
 
@@ -158,8 +158,8 @@ def _add_id_column_or_warn(item_map: ItemMap, ids: IdColumnFinder, console: Cons
 def _warn_of_many_labels(labels: Mapping[str, Sequence[str]], file: Path) -> None:
     for name, values in labels.items():
         if (many := len(distinct_labels(values))) > MOST_NAMED:
-            know = f"write into output_description of {file} how students are to know them"
-            warn(streams.messages(), f"{name} has {many:,} values, more than a prompt is to name: {know}")
+            know = f"describe them for students in output_description of {file}"
+            warn(streams.messages(), f"{name} has {many:,} values, too many to name in a prompt: {know}")
 
 
 def _read_inode_and_mtime(path: Path) -> tuple[int, int] | None:
@@ -218,7 +218,7 @@ def _read_answer_columns(flags: IngestFlags, first: Table, target: IngestTarget 
     column_by_student = dict(_parse_pairs(flags.response, "--response"))
     if column_by_student and target is not None:
         raise UsageError(
-            "--response is for --new; in an experiment file that is there, name the table under `students` "
+            "--response is for --new; in an existing experiment file, name the table under `students` "
             "(docs/items.md)"
         )
     for name in column_by_student:
@@ -273,7 +273,7 @@ def _print_import_outcome(
         return
     if outcome.same:
         these = pluralize(outcome.items, "item")
-        say(console, f"{target.path} holds these {these} already; nothing was written.")
+        say(console, f"{target.path} already holds these {these}; nothing was written.")
     else:
         say(console, f"{counted} are in {target.path}")
     if outcome.replaced is not None:
@@ -301,7 +301,7 @@ def ingest(
             "or a data set of the Hugging Face hub (OWNER/NAME).",
         ),
     ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the benchmarks, and end.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the benchmarks, and exit.")] = False,
     **flags: Any,  # noqa: ARG001  the context has them, and which of them were given
 ) -> None:
     """Import items from a table, a data set or a benchmark.

@@ -66,9 +66,7 @@ def write_experiment_or_sweep_file(
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
     target = file or Path(f"{_default_file_stem(kind, source or '')}.yaml")
     if target.suffix not in YAML_ENDINGS:
-        raise UsageError(
-            f"the name of FILE ends in .yaml; that of {target} does not: coeval init {kind} SOURCE FILE"
-        )
+        raise UsageError(f"FILE must end in .yaml, unlike {target}: coeval init {kind} SOURCE FILE")
     if target.exists():
         raise UsageError(f"{target} already exists; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:
@@ -276,7 +274,7 @@ def init(
       coeval init checkpoints ckpts/run_a sweep.yaml --tasks ifeval,coeval:runs/quickstart
 
     \b
-    Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
+    Exit codes: 0 written, 1 usage error, 130 interrupted (nothing is written).
     """
     flags_given = read_set_flags(context, InitFlags)
     for name in flags_given:

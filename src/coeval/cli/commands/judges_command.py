@@ -35,10 +35,10 @@ app = typer.Typer(
 JudgeName = Annotated[str, typer.Option("--judge", metavar="NAME", help="The judge, by its name in the run.")]
 JudgeNow = Annotated[
     Path | None,
-    typer.Option("--config", help="An experiment file with the judge as it is now; else as in the run."),
+    typer.Option("--config", help="Experiment file with the judge's current settings; default: the run's."),
 ]
 BudgetUsd = Annotated[
-    float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
+    float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="Maximum cost of the check.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls; send and write nothing.")]
 StartOver = Annotated[
@@ -53,14 +53,15 @@ def check(
         Path,
         typer.Option(
             metavar="RUN|LABELS",
-            help="What it is compared with: its own scores in a run, or people's in RUN/labels.jsonl.",
+            help="Scores to compare with: the judge's own in a run, or people's in RUN/labels.jsonl.",
         ),
     ],
     max_shift: Annotated[
-        float, typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved.")
+        float, typer.Option(metavar="POINTS", min=0, max=100, help="Shift of its mean score to tolerate.")
     ] = 0.0,
     items: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Judge the answers of N items, always the same.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Judge the answers to N items, always the same ones."),
     ] = None,
     config: JudgeNow = None,
     budget_usd: BudgetUsd = None,
@@ -69,7 +70,7 @@ def check(
     as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
-    """Judge an anchor set again, and compare: flip rate, shift, and the smallest detectable shift.
+    """Judge an anchor set again: flip rate, shift and smallest detectable shift.
 
     The anchor is a run that you keep. Its answers are judged again in a folder
     beside it, RUN-check-NAME-1; a check that was interrupted continues there. The
@@ -82,7 +83,7 @@ def check(
       coeval judges check --judge gpt-4.1 --anchor runs/support/labels.jsonl
 
     \b
-    Exit codes: 0 no shift beyond --max-shift is shown, 1 wrong request,
+    Exit codes: 0 no shift beyond --max-shift is shown, 1 usage error,
     2 the judge is unavailable, 3 scores are missing, 4 it has shifted further,
     130 interrupted.
     """
@@ -112,7 +113,7 @@ def _run_check_or_exit(request: CheckRequest, keys: Path | None, *, dry_run: boo
         warn(
             streams.messages(),
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
-            "--start-over begins another.",
+            "--start-over begins a new one.",
         )
     options = RunOptions(continue_run=prepared.continues, checked_judge=prepared.judge)
     try:

@@ -39,7 +39,7 @@ def label(
     item: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ID", help="Label all answers to this item instead of a draw; they enter no estimate."
+            metavar="ID", help="Label all answers to this item, not a draw; these labels enter no estimate."
         ),
     ] = None,
     sheet: Annotated[

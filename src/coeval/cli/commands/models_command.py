@@ -33,14 +33,16 @@ from coeval.pricing.price_book import PriceBook
 
 def models(
     config: Annotated[
-        Path | None, typer.Option(help="The hosts of an experiment file. Example: --config my.yaml")
+        Path | None, typer.Option(help="List the hosts of an experiment file. Example: --config my.yaml")
     ] = None,
-    interface: Annotated[str | None, typer.Option(help="One interface. Example: --interface groq")] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="One interface only. Example: --interface groq")
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="Its address. Example: --base-url http://localhost:8000/v1")
     ] = None,
     providers: Annotated[
-        bool, typer.Option("--providers", help="List the credentials found, and where; no model is called.")
+        bool, typer.Option("--providers", help="List the credentials and their sources; no model is called.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also show prices of cached input, and the source of prices.")
@@ -50,7 +52,7 @@ def models(
 ) -> None:
     """List the models that your keys reach, with their prices.
 
-    It requests each host's list, with context windows, and costs nothing. Without
+    Requests each host's list, with context windows, at no cost. Without
     --config and --interface it lists all hosts that you have a credential for.
 
     \b
@@ -63,12 +65,12 @@ def models(
       coeval models --json > models.json
 
     \b
-    Exit codes: 0 done (hosts that fail are reported), 1 wrong request, 2 no host could be reached.
+    Exit codes: 0 done (hosts that fail are reported), 1 usage error, 2 no host could be reached.
     """
     if config is not None and interface is not None:
         raise UsageError("--config and --interface exclude each other; give one of them")
     if base_url is not None and interface is None:
-        raise UsageError("--base-url needs --interface: what is spoken there (openai, vllm, …)")
+        raise UsageError("--base-url needs --interface: the API served there (openai, vllm, …)")
     if base_url is not None and "://" not in base_url:
         raise UsageError(
             "--base-url has no http:// or https:// before its host; write it as in "
@@ -108,7 +110,7 @@ def _choose_host_specs(
             [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
         )
         if not at_interface:
-            raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
+            raise UsageError(f"--interface {interface}: these models run in this process; no host lists them")
         return at_interface
     return specs_with_credentials(keys)
 
@@ -116,8 +118,8 @@ def _choose_host_specs(
 def _survey_hosts_with_progress(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     if not specs:
         raise UsageError(
-            "no credential was found that reaches a host; coeval models --providers shows where they are "
-            "looked for, and coeval models --interface ollama asks a server that needs none"
+            "no credential for any host was found; coeval models --providers lists the places "
+            "searched, and coeval models --interface ollama lists a server that needs none"
         )
 
     def survey(context: SessionContext) -> Coroutine[Any, Any, list[HostReport]]:

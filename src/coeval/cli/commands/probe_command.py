@@ -27,21 +27,21 @@ def probe(
         ProbeMode | None,
         typer.Option(
             "--probe",
-            help="full: all; answer: all, by a one-token request each; resume: those with work left; "
+            help="full: all; answer: all, with a one-token request each; resume: those with work left; "
             "disable: none.",
         ),
     ] = None,
     on_fail: Annotated[
-        Literal["abort", "warn"] | None, typer.Option(help="End with exit code 2, or only warn.")
+        Literal["abort", "warn"] | None, typer.Option(help="Exit with code 2, or only warn.")
     ] = None,
     keys: KeyFile = None,
 ) -> None:
     """Check that each model of an experiment answers.
 
-    A model in its host's list passes at no cost; any other gets a request for one
-    token, and so does each that a gateway lists, or each with --probe answer. The
-    results are in probe_results.json of the run's folder. Without --probe and
-    --on-fail the file decides (probe_mode, probe_on_fail), else: full, abort.
+    A model in its host's list passes at no cost. Others, models that a gateway lists, and
+    with --probe answer all models, get a one-token request. The results go to
+    probe_results.json in the run's folder. Without --probe and --on-fail, the file
+    decides (probe_mode, probe_on_fail); the defaults are full and abort.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def probe(
       coeval probe --config my.yaml --on-fail warn
 
     \b
-    Exit codes: 0 all models answer, 1 wrong request, 2 a model is unavailable, 130 interrupted.
+    Exit codes: 0 all models answer, 1 usage error, 2 a model is unavailable, 130 interrupted.
     """
     settled = load_config(config)
     experiment = settled.experiment

@@ -36,15 +36,15 @@ def results(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="A paper's table, models by tasks, in Markdown.")
+        bool, typer.Option("--markdown", help="A table for a paper, models by tasks, in Markdown.")
     ] = False,
-    as_latex: Annotated[bool, typer.Option("--latex", help="The same in LaTeX.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="The same table in LaTeX.")] = False,
 ) -> None:
     """Show the scores of a run or of an `eval-framework` folder.
 
     No model is called. Every score has its number of items (n) and its 95%
-    interval. If the run is unfinished, the look is recorded
-    (docs/intervals.md); nothing else is written. --markdown and
+    interval. If the run is unfinished, this counts as an interim look and is
+    recorded (docs/intervals.md); nothing else is written. --markdown and
     --latex also work for sweeps.
 
     \b

@@ -75,7 +75,7 @@ EstimateSamples = Annotated[
         "--estimate-samples",
         min=0,
         metavar="N",
-        help="For an estimate, send N sample requests to each model, over its roles; 0 sends none.",
+        help="Sample requests to each model for the estimate, over all its roles; 0 sends none.",
         show_default="the file's estimate_samples, else 2",
     ),
 ]
@@ -104,7 +104,7 @@ def run(
         bool, typer.Option("--report", help="At the end, write the run's report.html into its folder.")
     ] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="End when batch jobs are submitted; --continue collects them.")
+        bool, typer.Option("--no-wait", help="Exit once batch jobs are submitted; --continue collects them.")
     ] = False,
     allow_unsandboxed: Annotated[
         bool,
@@ -120,7 +120,7 @@ def run(
         ),
     ] = None,
     estimate_only: Annotated[
-        bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and end.")
+        bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and exit.")
     ] = False,
     estimate_samples: EstimateSamples = None,
 ) -> None:
@@ -139,7 +139,7 @@ def run(
       coeval run --config my.yaml --continue --only-models llama3-8b
 
     \b
-    Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
+    Exit codes: 0 complete, 1 usage error, 2 a model is unavailable,
     3 finished with gaps, 130 interrupted (finished work is on disk).
     """
     if log_level == "DEBUG":
@@ -182,10 +182,10 @@ def plan(
 ) -> None:
     """Estimate calls, tokens, cost and time of an experiment.
 
-    The options say how the run would be started, which it is not. Every figure
-    comes by phase, model and provider, with a 95% range. Text lengths come from
+    The options describe the run to estimate, which is not started. Figures
+    are by phase, model and provider, each with a 95% range. Text lengths come from
     existing records, from samples (--estimate-samples), or else from rules of
-    thumb. All figures are in cost_estimate.json of the run's folder.
+    thumb. All figures go to cost_estimate.json in the run's folder.
 
     \b
     Examples:
@@ -195,7 +195,7 @@ def plan(
       coeval plan --config my.yaml --estimate-samples 0 --json | jq .cost_usd.central
 
     \b
-    Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
+    Exit codes: 0 estimated, 1 usage error, 130 interrupted.
     """
     from coeval.cli.commands.estimate_report import estimate_write_and_print
 
@@ -233,7 +233,7 @@ def describe(
       coeval describe --config my.yaml --out my.html
 
     \b
-    Exit codes: 0 described, 1 wrong request.
+    Exit codes: 0 described, 1 usage error.
     """
     from coeval.cli.views.description_view import check_page_path, preview_experiment, print_report
     from coeval.reports.description_report import description_report
@@ -367,10 +367,10 @@ def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Consol
             warn(
                 messages,
                 "Answers were cut off at max_tokens (of your own code: max_answer_bytes): raise it before "
-                "going on, or they will be again.",
+                "you continue, or it happens again.",
             )
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
-        first = "Raise what is used up first: the warnings above name it." if used_up else ""
+        first = "First raise the limits that the warnings above name." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
         first = first or describe_failure_if_only_checks_owed(RunDir(run.path), others)
         print_remedy(messages, summary.short, next_command, owed=summary.missing, first=first)

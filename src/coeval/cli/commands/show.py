@@ -77,7 +77,7 @@ def show(
       coeval show --run ./runs/quickstart --json > answers.jsonl
     """
     if worst is not None and disagreement:
-        raise UsageError("--worst and --disagreement are two orders; give one of them")
+        raise UsageError("--worst and --disagreement exclude each other; give one of them")
     folder = require_run(require_folder(word, run, "show"))
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _DEFAULT_LIMIT)
@@ -102,7 +102,7 @@ def _refuse_unknown_or_explain_no_answers(reader: RunReader, choice: AnswerChoic
     """Say why no answer fits. Raises UsageError: the run has no such name or id."""
     if choice.id is not None:
         raise UsageError(
-            f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "
+            f"--id {choice.id}: no item or answer in {reader.run.path} has this id; "
             f"coeval show --run {quote(str(reader.run.path))} shows some"
         )
     for flag, names, sql in (
@@ -117,5 +117,5 @@ def _refuse_unknown_or_explain_no_answers(reader: RunReader, choice: AnswerChoic
                 hint = f"did you mean {near[0]}?" if near else there
                 raise UsageError(f"{flag} {name}: {reader.run.path} has no such name; {hint}")
     if choice.order == "disagreement":
-        return "nothing to show: no two judges differ about an answer"
-    return "nothing to show: no answer fits"
+        return "nothing to show: no two judges disagree on any answer"
+    return "nothing to show: no answer matches"

@@ -33,8 +33,8 @@ def simulate(
         str | None,
         typer.Option(
             envvar="COEVAL_SIMULATE_API_KEY",
-            help="Refuse requests without this key (401); from the environment it does not show among the "
-            "processes. Example: --api-key test",
+            help="Refuse requests without this key (401); set in the environment, it stays out of the "
+            "process list. Example: --api-key test",
         ),
     ] = None,
     latency: Annotated[
@@ -50,7 +50,7 @@ def simulate(
 ) -> None:
     """Serve simulated models on this machine.
 
-    It is an OpenAI-compatible server for any client. Ctrl-C ends it.
+    Runs an OpenAI-compatible server for any client, until Ctrl-C.
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """
@@ -59,7 +59,7 @@ def simulate(
     for text in model:
         spec = parse_model_option(text, {"latency_s": latency})
         if spec.model in models:
-            raise UsageError(f"--model {spec.model} is given twice; give each model a name of its own")
+            raise UsageError(f"--model {spec.model} is given twice; give each model its own name")
         models[spec.model] = SimulatedModel(spec)
 
     def announce(actual_port: int) -> None:

@@ -15,7 +15,7 @@ import typer
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import read_folder_status, show_status, watch_folder
+from coeval.cli.views.folder_status import read_folder_status, show_status, show_until_idle
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
@@ -51,7 +51,7 @@ def status(
         list[str] | None,
         typer.Option(
             metavar="MODEL=USD",
-            help="First settle what MODEL perhaps spent: USD is its cost for this folder by the provider's "
+            help="First settle MODEL's uncertain cost: USD is its cost for this folder by the provider's "
             "bill. Example: --settle judge-1=2.15",
         ),
     ] = None,
@@ -73,7 +73,7 @@ def status(
       coeval status --run ./outputs
 
     \b
-    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be checked or cancelled.
+    Exit codes: 0 shown, 1 usage error, or a batch job that could not be checked or cancelled.
     """
     path = require_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
@@ -96,7 +96,7 @@ def status(
         return captured.get()
 
     if watching:
-        watch_folder(render_status, lambda: find_writer_pid(path) is not None, console)
+        show_until_idle(render_status, lambda: find_writer_pid(path) is not None, console)
     elif as_json:
         typer.echo(render_status(), nl=False)
     else:
@@ -109,28 +109,28 @@ def _check_flags(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: 
     """Raise UsageError for flags that exclude each other or do not fit the folder."""
     if fetch and cancel:
         raise UsageError(
-            "--fetch-batches and --cancel-batches exclude each other; the latter collects what is done, too"
+            "--fetch-batches and --cancel-batches exclude each other; the latter also collects finished work"
         )
     if watch and (fetch or cancel):
         raise UsageError(
-            "--watch shows what a folder holds, and looks at no job; leave out --fetch-batches and "
+            "--watch only shows what a folder holds; leave out --fetch-batches and "
             "--cancel-batches, or --watch"
         )
     if fetch and not is_run:
         raise UsageError(
             f"{path} holds results of eval-framework, whose batch jobs are collected by the eval-framework "
-            "command that submitted them: give it again, without --no-wait to wait for them"
+            "command that submitted them: repeat it, without --no-wait to wait for them"
         )
 
 
 def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: int | None) -> None:
     """Book the amounts of provider bills in place of what was perhaps spent."""
     if writer_pid is not None:
-        raise UsageError(f"{path} is in use by process {writer_pid}, which keeps the account; wait for it")
+        raise UsageError(f"{path} is in use by process {writer_pid}, which does the accounting; wait for it")
     bills: dict[str, float] = {}
     for name, usd in map(_parse_model_and_usd, texts):
         if name in bills:
-            raise UsageError(f"--settle names {name} twice; give its whole bill once")
+            raise UsageError(f"--settle names {name} twice; give its total bill once")
         bills[name] = usd
     try:
         by = getuser()
@@ -141,7 +141,7 @@ def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: i
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         spent, perhaps = dollars(account.spent_usd), dollars(account.settlements[-1].perhaps_usd)
-        settled = f"{name}: settled at {spent}, where {perhaps} was perhaps spent"
+        settled = f"{name}: settled at {spent}, replacing an uncertain {perhaps}"
         streams.say(streams.messages(), f"{settled}; usage.json records it.")
 
 
@@ -187,7 +187,7 @@ def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer_pi
         return 0
     if writer_pid is not None:
         raise UsageError(
-            f"process {writer_pid} is at work in {output.path}; end it first (Ctrl-C, or kill {writer_pid})"
+            f"process {writer_pid} is running in {output.path}; end it first (Ctrl-C, or kill {writer_pid})"
         )
     key_set, note = load_keys(keys), partial(streams.say, messages)
     with _lock_folder_and_tasks(output.path):
@@ -214,5 +214,5 @@ def _fetch_or_cancel_and_count_unchecked(folder: RunDir, keys: Path | None, *, c
         ),
     )
     made = sum(outcome.made for outcome in summary.phases.values())
-    streams.say(messages, f"{pluralize(made, 'record')} made of what batch jobs have brought.")
+    streams.say(messages, f"{pluralize(made, 'record')} made from finished batch jobs.")
     return sum(bool(job.note) for job in summary.batches)

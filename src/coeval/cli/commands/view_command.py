@@ -46,7 +46,7 @@ def view(
     It serves pages to this machine until Ctrl-C; they follow a run in progress.
     Items can be searched, filtered, sorted and read with every judgment; marks and
     notes on them go to labels.jsonl in the folder. The printed address contains a
-    token, so that other users of the machine cannot read along.
+    token, so that other users of the machine have no access.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ def _version(needed: bool) -> None:
 def evaluate(
     context: typer.Context,
     estimate_only: Annotated[
-        bool, typer.Option("--estimate-only", help="Estimate cost and time, and end.")
+        bool, typer.Option("--estimate-only", help="Estimate cost and time, and exit.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
@@ -63,7 +63,7 @@ def evaluate(
 
     \b
     The same command again continues where it stopped: finished work is never repeated.
-    Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
+    Exit codes: 0 complete, 1 usage error, 2 a model is unavailable,
     3 finished with gaps or a failed task, 130 interrupted (finished work is on disk).
     """
     from coeval.cli.eval_framework.eval_report import EvalOutput, evaluate_and_print
@@ -73,6 +73,6 @@ def evaluate(
 
 
 def main() -> None:
-    """Run ``eval-framework``. Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain,
+    """Run ``eval-framework``. Exit codes: 0 done, 1 usage error, 2 a model is unavailable, 3 gaps remain,
     130 interrupted."""
     run_to_exit(lambda: make_app()(prog_name="eval-framework"), Frontend.EVAL_FRAMEWORK)

@@ -96,9 +96,9 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
         say(messages, "Stopped. The same command continues from here.")
     elif any(summary.requestable_missing for summary in gaps):
         if any(summary.missing.get("cut_off") for summary in gaps):
-            warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
+            warn(messages, "Judges were cut off: raise --judge-max-tokens, or it happens again.")
         if any(summary.not_measured for summary in gaps):
-            cause = "Most requests failed because of a setting or the connection: fix that first."
+            cause = "Most requests failed because of a setting or the connection; fix that first."
             say(messages, f"{cause} Then the same command requests only what is missing.")
         else:
             say(messages, "To fill the gaps, run the same command: it requests only what is missing.")
@@ -145,12 +145,12 @@ def read_figures_by_task_and_metric(outcome: Outcome) -> dict[str, dict[str, Sam
     if not folder_by_task:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.aggregate import compute_task_figures
+    from coeval.analysis.training.aggregate import compute_figures_of_counted_runs
 
     with OutputReader(next(iter(folder_by_task.values()))) as reader:
         return {
             task: figures.metrics
-            for task, figures in compute_task_figures(reader).items()
+            for task, figures in compute_figures_of_counted_runs(reader).items()
             if task in folder_by_task
         }
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_cause
-from coeval.analysis.planned_names import Planned, level_name
+from coeval.analysis.planned_names import Planned, nearest_level_or_number
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
 from coeval.core.figures import format_points
@@ -188,7 +188,7 @@ def _format_scores_and_labels(judgment: Evaluation, planned: Planned | None) -> 
         yield Text(escape_line(f"{factor} ")) + Text(escape_line(level), style=_STYLE.get(level, "red"))
     for factor, value in keep_valid_values(judgment.values).items():
         style = "green" if value > _GOOD else "red" if value < 1 - _GOOD else "yellow"
-        name = level_name(planned, judgment.task_id, factor, value)
+        name = nearest_level_or_number(planned, judgment.task_id, factor, value)
         yield Text(escape_line(f"{factor} ")) + Text(escape_line(name), style=style)
     for factor in judgment.missing:
         yield Text(escape_line(f"{factor} missing"), style="yellow")

@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 _LEGEND = (
     "In points, on the items that all checkpoints of a task share. tied: tied with the best, by "
     "paired tests adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs "
-    "of runs. least: the true difference detected four times in five."
+    "of runs. least: true difference detected four times in five."
 )
 
 
 def print_sweep_comparison(comparison: SweepComparison, console: Console) -> None:
     """Print findings on sweeps, best checkpoints, last steps, and runs against each other."""
-    from coeval.reports.training_report import best_by_task_table, last_steps_table, runs_at_equal_steps_table
+    from coeval.reports.training_report import best_by_task_table, last_steps_table, runs_by_baseline_table
 
     for sentence in comparison.sentences:
         say(console, sentence)
     show_tables(console, [best_by_task_table(comparison).reorder_columns("task", "best", last="tied")])
     if comparison.changes:
         show_tables(console, [last_steps_table(comparison).reorder_columns("run", "task")])
-    table = runs_at_equal_steps_table(comparison)
+    table = runs_by_baseline_table(comparison)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
         title = f"{table.title}: the others − {base}"

@@ -47,9 +47,8 @@ EVERY_S = 2.0
 _MOST_LOOKING = 0.1
 
 
-def watch_folder(render_text: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
-    """Repeat what ``show`` returns until nobody is at work: in place on a terminal, elsewhere below if it has
-    changed."""
+def show_until_idle(render_text: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
+    """Show the text until nobody is at work: in place on a terminal, elsewhere below if it has changed."""
     last: str | None = None
     while True:
         going_on, began = is_at_work(), time.monotonic()
@@ -356,7 +355,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     if look.report is not None:
         _show_invalid_owed_and_remedy(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
-        lines = "line is no record" if count == 1 else "lines are no records"
+        lines = "line is not a record" if count == 1 else "lines are not records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
         say(console, f"{count:,} {lines}{waiting}")
     if look.report is not None:

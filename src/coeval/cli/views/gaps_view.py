@@ -74,7 +74,7 @@ def describe_failure_if_only_checks_owed(folder: RunDir, owed: int) -> str:
     (task, factor, why), count = unscored.reasons.most_common(1)[0]
     more = pluralize(len(unscored.reasons) - 1, "more reason")
     also = f", and {more}" if len(unscored.reasons) > 1 else ""
-    return f"Mend first why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
+    return f"First fix why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
 
 
 def show_unscored_checks(folder: RunDir, console: Console) -> None:

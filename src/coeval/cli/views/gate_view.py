@@ -27,9 +27,9 @@ _COLUMNS = (
 
 def _explain_columns(report: GateReport) -> str:
     return (
-        "In points: candidate − base over n items; at least: its lower bound "
-        f"({100 * report.level:.4g}% sure), items without a score counted as lost; allowed: the loss that "
-        "the policy allows; other judges: same verdict with judges as a sample."
+        "Points: candidate − base over n items; at least: its lower bound "
+        f"({100 * report.level:.4g}% confidence), items without a score count as lost; allowed: the loss "
+        "that the policy allows; other judges: same verdict with judges as a sample."
     )
 
 

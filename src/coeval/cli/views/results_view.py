@@ -65,7 +65,7 @@ def print_results_or_parts(
     results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """Print results, or their ``parts``; ``labels`` as in `short_names`."""
-    from coeval.reports.result_tables import part_label_table, part_score_table
+    from coeval.reports.result_tables import label_accuracy_by_part_table, part_score_table
 
     if parts is None:
         print_results(results, console, labels)
@@ -79,7 +79,7 @@ def print_results_or_parts(
         where = f"in {task}" if task is not None else "over all tasks"
         tables.append(part_score_table(list(of_task), where))
     for _, of_label in groupby(parts.labels, key=lambda part: (part.task, part.label)):
-        tables.append(part_label_table(list(of_label)))
+        tables.append(label_accuracy_by_part_table(list(of_label)))
     show_tables(console, tables, has_text_above=results.simulated)
     if parts.scores:
         by = f"{'an' if parts.scores[0].by == 'attribute' else 'a'} {parts.scores[0].by}"

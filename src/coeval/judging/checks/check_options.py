@@ -99,7 +99,7 @@ class NotContainsCheck(
     def __post_init__(self) -> None:
         TextCheck.__post_init__(self)
         if not (self.constants or self.attribute):
-            raise ValueError("needs value, values or attribute: what the answer must not hold")
+            raise ValueError("needs value, values or attribute: what the answer must not contain")
 
     def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         _refuse_empty_targets(targets)
@@ -110,7 +110,7 @@ class NotContainsCheck(
 def _refuse_empty_targets(targets: tuple[str, ...]) -> None:
     """Raise CheckFailed for an empty target, which every answer contains."""
     if "" in targets:
-        raise CheckFailed("the text that answers are held against is empty")
+        raise CheckFailed("the text to compare answers with is empty")
 
 
 class RegexCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="regex", dict=True):
@@ -145,7 +145,7 @@ class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag
         if not self.least and self.most is None:
             raise ValueError("needs least or most")
         if self.most is not None and self.most < self.least:
-            raise ValueError("most is below least: no answer could pass")
+            raise ValueError("most is below least; no answer could pass")
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         length = len(_UNITS[self.unit](answer.response))

@@ -193,9 +193,9 @@ class _WorkerProcess:
             return problem
         signalled = code - 128 if code > 128 else -code
         if signalled <= 0:
-            return f"ended its worker (exit code {code})"
+            return f"made its worker exit with code {code}"
         limit = ", its limit on processor time" if signalled == signal.SIGXCPU else ""
-        return f"its worker was ended by signal {signalled}{limit}"
+        return f"its worker was killed by signal {signalled}{limit}"
 
     async def end(self) -> int:
         """End worker and guard with all that they started; return the exit code."""

@@ -355,7 +355,7 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
 
 def read_returned_score(result: object) -> CheckScore:
     """Read what the user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``. Raises
-    CheckFailed if it is none of these. NaN is no number from 0 to 1."""
+    CheckFailed if it is none of these. NaN is not a number from 0 to 1."""
     reason: object = ""
     if isinstance(result, Mapping):
         if "score" not in result:

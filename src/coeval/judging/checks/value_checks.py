@@ -67,7 +67,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
         TargetedCheck.__post_init__(self)
         if self.math and (self.absolute or self.relative):
             raise ValueError("math compares expressions and knows no tolerance; drop absolute and relative")
-        if not self.math and None in map(_parse_target, self.constants):
+        if not self.math and None in map(_find_last_number, self.constants):
             raise ValueError("is not a number; write it with a decimal point")
 
     @property
@@ -94,7 +94,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
 
     @cached_property
     def _constants(self) -> tuple[Decimal, ...]:
-        return tuple(number for text in self.constants if (number := _parse_target(text)) is not None)
+        return tuple(number for text in self.constants if (number := _find_last_number(text)) is not None)
 
     def _target_number(self, text: str) -> Decimal:
         try:
@@ -123,7 +123,7 @@ class _OtherDecimal(Exception):
         self.number = _parse_number(sign + text.translate(_SWAPPED), "last")
         as_written, other = (text.translate(_SWAPPED), ".") if decimal == "," else (text, ",")
         remedy = f"set decimal: {other!r} to read it"
-        super().__init__(f"{quote_line(as_written)} is no number with decimal: {decimal!r}; {remedy}")
+        super().__init__(f"{quote_line(as_written)} is not a number with decimal: {decimal!r}; {remedy}")
 
 
 def _parse_number(text: str, which: Literal["first", "last"], decimal: str = ".") -> Decimal | None:
@@ -144,7 +144,7 @@ def _parse_number(text: str, which: Literal["first", "last"], decimal: str = "."
     return Decimal(f"{sign}{whole.replace(',', '') or 0}{fraction}{exponent}")
 
 
-def _parse_target(text: str) -> Decimal | None:
+def _find_last_number(text: str) -> Decimal | None:
     with suppress(_OtherDecimal):
         return _parse_number(text, "last")
     return None

@@ -96,8 +96,8 @@ class Unmade(errors.ServerFault, kind="unmade"):
 
 
 @contextmanager
-def raise_retryable_as_unmade() -> Iterator[None]:
-    """Raise passing failures before a job is made as `Unmade`."""
+def raise_retryable_but_429_as_unmade() -> Iterator[None]:
+    """Raise passing failures before a job is made as `Unmade`, except for too many requests."""
     try:
         yield
     except errors.ModelError as error:
@@ -158,10 +158,10 @@ class BatchApi(Protocol):
 
     async def check(self, job_id: str) -> BatchProgress: ...
 
-    def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+    def collect(self, job_id: str, empty_folder: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         """Yield the outcome of each request that the provider has, in any order; an unreadable result as a
-        `DamagedResult`. The caller checks them against the counts of `check`. ``into`` is an empty folder
-        for downloads."""
+        `DamagedResult`. The caller checks them against the counts of `check`. ``empty_folder`` takes
+        the downloads."""
 
     async def cancel(self, job_id: str) -> None:
         """Ask the provider to stop a job; finished requests stay, and are paid. For a job that has ended it
@@ -192,7 +192,7 @@ _LONGEST_LINE = 1 << 26
 
 def _read_lines(results: Path) -> Iterator[bytes]:
     """Yield the lines of a downloaded file, the last one even without a line feed; of a line longer than any
-    answer only the beginning, which is no JSON. Raises StoreError: the file cannot be read."""
+    answer only the beginning, which is not JSON. Raises StoreError: the file cannot be read."""
     with raise_store_errors("read", results), results.open("rb") as file:
         while line := file.readline(_LONGEST_LINE):
             if not line.isspace():
@@ -217,13 +217,13 @@ class HttpBatches(BatchApi):
         """Read a line of a result file. Raises Undecodable, Unreadable: it is damaged."""
         raise NotImplementedError
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+    async def collect(self, job_id: str, empty_folder: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         for path in await self.list_results(job_id):
-            async for reply in self._download_results(path, into):
+            async for reply in self._download_results(path, empty_folder):
                 yield reply
 
-    async def _download_results(self, path: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        file = into / "results.jsonl"
+    async def _download_results(self, path: str, folder: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        file = folder / "results.jsonl"
         await self._http.download(path, file)
         for number, line in enumerate(_read_lines(file), 1):
             reply: BatchReply | DamagedResult

@@ -65,7 +65,7 @@ async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
             received += len(piece)
             if received > _LARGEST_DOWNLOAD:
                 raise errors.StoreError(
-                    f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results"
+                    f"{into}: the host sent more than {_LARGEST_DOWNLOAD >> 30} GiB of results"
                 )
             with raise_store_errors("write to", into):
                 file.write(piece)

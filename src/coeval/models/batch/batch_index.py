@@ -199,7 +199,7 @@ class BatchIndex:
         try:
             return decode(jsonl.read_line_or_block(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
-            raise StoreError(f"{path} is damaged ({error}); what it held will be requested again") from error
+            raise StoreError(f"{path} is damaged ({error}); its contents will be requested again") from error
 
     def mark_waiting(self, key: bytes) -> None:
         self._table[key] = None
@@ -371,5 +371,5 @@ class BatchQueue:
     def _discard_file(self, file: ParkedFile) -> None:
         usd_each = file.usd / file.requests
         for _ in range(file.requests):
-            self.meter.release_for_batch(usd_each)
+            self.meter.release_unsent_batch_request(usd_each)
         file.discard()

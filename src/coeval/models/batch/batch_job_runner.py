@@ -119,7 +119,7 @@ class JobResults:
         job = self._job
         if not last and (late := tally.count_results_not_given_yet(progress)):
             raise ServerFault(
-                f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are not there yet"
+                f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are missing"
             )
         job.unknown = tally.count_perhaps_paid(progress)
         if job.unknown and tally.first is not None:
@@ -147,7 +147,7 @@ class JobResults:
             if usage is not None:
                 bill.add_answer(usage, most_usd)
             else:
-                bill.add_failure(most_usd if _may_be_billed(outcome) else 0.0)
+                bill.add_failure(most_usd if _has_no_error_status(outcome) else 0.0)
             if not count % _BREATH:
                 await asyncio.sleep(0)
         for _ in range(self._job.unknown):
@@ -165,7 +165,7 @@ class JobResults:
         meter.settle_job(self._job.tag, bill)
 
 
-def _may_be_billed(outcome: BatchOutcome) -> bool:
+def _has_no_error_status(outcome: BatchOutcome) -> bool:
     """Check whether there was an answer, whose usage nobody can read."""
     status = outcome.error.status if outcome.error is not None else None
     return status is None or status < 400
@@ -290,7 +290,7 @@ class BatchJobRunner:
                     raise
                 self._report_first_retry(error)
                 await asyncio.sleep(max(next(waits), min(error.retry_after_s or 0.0, LONGEST_HOLD_S)))
-        if not _is_id(job_id):
+        if not _stays_in_url_path(job_id):
             return await self._end_without_id(job_id)
         self.job.id, self.job.state, self.job.note = job_id, "submitted", ""
         self.job.submitted_at = time.time()
@@ -416,11 +416,11 @@ class BatchJobRunner:
         """Raise ServerFault if a job that has not ended is not waited for any longer."""
         since = self.job.submitted_at or self.job.written_at
         if self._gives_up:
-            raise ServerFault("it has not ended since it was to be cancelled")
+            raise ServerFault("it was to be cancelled but has not ended")
         if time.time() - since > LONGEST_JOB_S:
             raise ServerFault(
                 f"it has not ended in {LONGEST_JOB_S / 86_400:.0f} days; coeval status RUN --cancel-batches "
-                "cancels it, and given once more gives it up"
+                "cancels it; repeat it to abandon the job"
             )
 
     def _record_and_tell_progress(self, progress: batch_api.BatchProgress) -> None:
@@ -457,7 +457,7 @@ class BatchJobRunner:
         job, count = self.job, await self._results.book_and_index()
         if lacking := job.requests - count:
             undone = lacking - job.unknown
-            reasons = [f"{pluralize(undone, 'request')} not carried out ({job.shown})"] if undone else []
+            reasons = [f"{pluralize(undone, 'request')} not processed ({job.shown})"] if undone else []
             job.note = ", ".join(reasons + ([_describe_unknown(job)] if job.unknown else []))
             if fresh:
                 await self._index.mark_waiting_lost(
@@ -534,9 +534,9 @@ class BatchJobRunner:
     def _leave_job_on_list(self, error: ModelError) -> JobEnd:
         self.job.note = self.queue.redact(str(error))
         if self._mode is BatchMode.CANCEL:
-            self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
+            self.job.note += "; coeval status RUN --cancel-batches, repeated, abandons it"
         elif isinstance(error, NotFound):
-            self.job.note += "; coeval status RUN --cancel-batches gives it up, if it is gone for good"
+            self.job.note += "; coeval status RUN --cancel-batches abandons it, if it is gone for good"
         if isinstance(error, AccessDenied) and self.queue.keyless:
             self.job.note += f"; {self.queue.keyless}"
         self._index.jobs.put(self.job)
@@ -551,8 +551,8 @@ class BatchJobRunner:
             self._tell(f"{self.job.label}: {self.job.note}; trying again")
 
 
-def _is_id(job_id: str) -> bool:
-    """Check that a job's id is a plain name, which cannot leave its URL path."""
+def _stays_in_url_path(job_id: str) -> bool:
+    """Check whether a job's id cannot lead out of its URL path."""
     parts = job_id.split("/")
     return job_id.isprintable() and "\\" not in job_id and not {"", ".", ".."}.intersection(parts)
 

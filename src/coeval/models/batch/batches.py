@@ -217,7 +217,7 @@ async def cancel_jobs_and_count_left(
         try:
             await _cancel_at_provider(job, keys)
         except errors.NotFound:
-            gone, job.note = True, "its provider knows it no more"
+            gone, job.note = True, "its provider no longer knows it"
         except (errors.ModelError, errors.UsageError) as error:
             gone, job.note = gone or bool(before), f"{error}. {keys.describe_places(job.interface)}"
             job.cancelled = "requested"
@@ -230,7 +230,7 @@ async def cancel_jobs_and_count_left(
             tell(f"{job.label} is given up{why}: it may have been paid, and counts as perhaps spent")
             continue
         if job.note:
-            tell(f"{job.label} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
+            tell(f"{job.label} is left as it is: {job.note} --cancel-batches, repeated, abandons it.")
             left += 1
         _open_index(folder).jobs.put(job)
     return left
@@ -254,9 +254,9 @@ def _remove_and_book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
 async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
     """Ask a job's provider to cancel it. Raises ModelError: it refuses; UsageError: no key or job id."""
     if job.id is None:
-        raise errors.UsageError("whether it was submitted is not known")
+        raise errors.UsageError("whether it was submitted is unknown")
     if job.interface not in HOSTS:
-        raise errors.UsageError(f"there is no interface {job.interface} any more")
+        raise errors.UsageError(f"the interface {job.interface} no longer exists")
     host = HOSTS[job.interface]
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
@@ -391,10 +391,10 @@ class BatchedModel(HostedModel):
             raise (
                 outcome.error.make_error()
                 if outcome.error is not None
-                else errors.ModelError("nothing came of it")
+                else errors.ModelError("it has no results")
             )
         if not self._calls_models:
-            raise errors.Draining("only what batch jobs have brought is made records of")
+            raise errors.Draining("only finished batch jobs become records")
         if request.purpose not in self._parked or (call_id.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
             queue.index.store_live_outcome(batch_index.BatchOutcome(key.hex(), answered.value))
@@ -417,7 +417,7 @@ class BatchedModel(HostedModel):
             try:
                 queue.raise_if_refused()
             except errors.Gap:
-                self._meter.release_for_batch(usd)
+                self._meter.release_unsent_batch_request(usd)
                 raise
         queue.park_submitting_if_full(key, body, request.purpose, usd)
 

@@ -211,7 +211,7 @@ class OpenAiBatches(FileBatches):
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: batch_api.BatchJob) -> str:
-        with batch_api.raise_retryable_as_unmade():
+        with batch_api.raise_retryable_but_429_as_unmade():
             file_id = await self._upload_and_await_ready(job.lines)
         needed = {
             "input_file_id": file_id,
@@ -270,10 +270,10 @@ def _make_progress(
 
 def _make_failed_batch_error(batch: _Batch, redactor: Redactor) -> ModelError:
     if batch.errors is None or not batch.errors.data:
-        return BadRequest("the host gives no reason")
+        return BadRequest("the host gave no reason")
     first = batch.errors.data[0]
     where = f"line {first.line}: " if first.line is not None else ""
-    message = excerpt(f"{where}{first.message or first.code or 'the host gives no reason'}", redactor)
+    message = excerpt(f"{where}{first.message or first.code or 'the host gave no reason'}", redactor)
     return RateLimited(message) if first.code in _NOT_NOW else BadRequest(message)
 
 
@@ -355,7 +355,7 @@ class MistralBatches(FileBatches):
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
     async def create(self, job: batch_api.BatchJob) -> str:
-        with batch_api.raise_retryable_as_unmade():
+        with batch_api.raise_retryable_but_429_as_unmade():
             file_id = await self._upload_and_await_ready(job.lines)
         needed = {
             "input_files": [file_id],
@@ -384,7 +384,7 @@ class MistralBatches(FileBatches):
         job = await self._read_job(job_id)
         error = None
         if job.state == "failed":
-            why = "; ".join(problem.message for problem in job.errors) or "the host gives no reason"
+            why = "; ".join(problem.message for problem in job.errors) or "the host gave no reason"
             error = BadRequest(excerpt(why, self._http.redactor))
         counts = _JobCounts(job.total_requests, job.succeeded_requests, job.failed_requests)
         return _make_progress(job.state, job.status, counts, error)

@@ -280,9 +280,9 @@ def _encode_nonsystem_turns(messages: Sequence[Message], host: str) -> list[Mess
         if message.content.strip():
             turns.append(message)
         elif message.role == "user":
-            raise BadRequest(f"{host} takes no empty message, and one of the user's is; leave it out")
+            raise BadRequest(f"{host} takes no empty message, and a user message is empty; remove it")
     if not turns:
-        raise BadRequest(f"{host} wants a message beside the system prompt, and there is none")
+        raise BadRequest(f"{host} needs a message besides the system prompt")
     last = messages[-1]
     if last.role == "assistant" and last is turns[-1]:
         turns[-1] = Message("assistant", last.content.rstrip())
@@ -303,9 +303,7 @@ def encode_thinking(
         return {"type": "adaptive", "display": "summarized"} if family.hides else {"type": "adaptive"}
     if budget == 0:
         if family.off is None:
-            raise BadRequest(
-                f"{model} cannot but think, so that it takes no thinking_budget of 0; leave it out"
-            )
+            raise BadRequest(f"{model} always thinks and takes no thinking_budget of 0; leave it out")
         return {"type": family.off}
     if not family.budgets:
         other = "set reasoning_effort instead" if family.effort else "leave it out"
@@ -363,7 +361,7 @@ def _set_stop_and_refuse_seed(body: dialect.BodyFields, request: Request, host: 
         raise dialect.FieldRejected(f"{host} takes no seed; leave it out", field="seed")
     if sampling.stop is not None:
         if any(not text.strip() for text in sampling.stop):
-            raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
+            raise BadRequest(f"{host} takes no blank stop text; leave it out of stop")
         body["stop_sequences"] = sampling.stop
 
 
@@ -468,13 +466,13 @@ class _AnthropicProblem(msgspec.Struct):
 
 def read_error_status(body: bytes, unknown: int) -> int:
     """Return the HTTP status for an error's type, if it comes without one; ``unknown`` for other types."""
-    kind = dialect.read_error_fields(body, _AnthropicProblem).type
+    kind = dialect.read_nested_error(body, _AnthropicProblem).type
     return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """Explain an error reply; None leaves it to the status."""
-    problem = dialect.read_error_fields(body, _AnthropicProblem)
+    problem = dialect.read_nested_error(body, _AnthropicProblem)
     reported = problem.message if isinstance(problem.message, str) else body
     details = problem.details if isinstance(problem.details, dict) else {}
     return classify_refusal(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
@@ -482,8 +480,8 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
 
 def explain_wrong_address(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
     """Explain a 404 that is not the API's own: say what the base URL must be."""
-    if reply.status != 404 or dialect.read_error_fields(reply.body, _AnthropicProblem).type is not None:
+    if reply.status != 404 or dialect.read_nested_error(reply.body, _AnthropicProblem).type is not None:
         return None
-    hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
+    hint = f"this is not Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = read_error_message(reply.body, redactor)
     return NotFound(f"{words}; {hint}" if words else hint, status=404)

@@ -112,13 +112,13 @@ _NO_ACCESS = (
 )  # fmt: skip
 _EXPIRED = ("ExpiredTokenException", "ExpiredToken", "RequestExpired")
 _RENEW = "; renew the credentials (aws sso login, or a new session) and resume with --continue"
-_DAY = "; the quota of the day is spent"
+_DAY = "; the daily quota is used up"
 # What AWS's names say: the error, and what is added to its words where waiting does not help.
 _NAMED: Mapping[str, tuple[type[errors.ModelError], str]] = {
     **dict.fromkeys(_NO_ACCESS, (errors.AccessDenied, "")),
     **dict.fromkeys(_EXPIRED, (errors.AccessDenied, _RENEW)),
     "ThrottlingException": (errors.RateLimited, ""),
-    "ServiceQuotaExceededException": (errors.RateLimited, "; the account's quota is spent"),
+    "ServiceQuotaExceededException": (errors.RateLimited, "; the account's quota is used up"),
     "ModelNotReadyException": (errors.ServerFault, ""),
     "ModelErrorException": (errors.ServerFault, ""),
     "ResourceNotFoundException": (errors.NotFound, ""),
@@ -218,7 +218,7 @@ class Bedrock(dialect.Dialect):
         if request.top_logprobs is not None:
             raise errors.BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         if dialect.get_seed(request) is not None:
-            raise dialect.FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
+            raise dialect.FieldRejected(f"{host.name} does not support seed; leave it out", field="seed")
         family = find_bedrock_family(spec.model)
         body = _encode_messages(request, spec, family)
         claude = _is_claude(spec.model)
@@ -268,7 +268,7 @@ class Bedrock(dialect.Dialect):
         """Explain an error reply; see `Dialect`. Besides the table of all dialects, AWS's error types say
         that credentials are invalid or expired, that a daily or account quota is used up (waiting does not
         help), or that the model is not ready or failed."""
-        problem = dialect.read_error_fields(reply.body, _AwsProblem)
+        problem = dialect.read_nested_error(reply.body, _AwsProblem)
         # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
         error_type = reply.headers.get("x-amzn-errortype") or problem.kind or ""
         kind = error_type.partition(":")[0].rpartition("#")[2].strip()
@@ -323,7 +323,7 @@ def _encode_blocks(message: Message, spec: ModelSpec) -> list[dialect.BodyFields
         return [{"text": message.content}]
     if message.role == "user":
         raise errors.BadRequest(
-            f"{spec.interface} takes no empty message, and one of the user's is; leave it out"
+            f"{spec.interface} takes no empty message, and a user message is empty; remove it"
         )
     return []
 
@@ -350,16 +350,16 @@ def _encode_by_makers_names(request: Request, model: str, family: BedrockFamily)
     parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:
         raise dialect.FieldRejected(
-            f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget"
+            f"{model} does not support thinking_budget; leave it out", field="thinking_budget"
         )
     if sampling.top_k is not None:
         if not family.top_k:
-            raise dialect.FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
+            raise dialect.FieldRejected(f"{model} does not support top_k; leave it out", field="top_k")
         parameters |= nest_value(family.top_k, sampling.top_k)
     if sampling.reasoning_effort is not None:
         if not family.effort:
             raise dialect.FieldRejected(
-                f"{model} has nothing for reasoning_effort; leave it out, or set what it has in "
+                f"{model} does not support reasoning_effort; leave it out, or set what it has in "
                 "parameters.extra_body, within additionalModelRequestFields",
                 field="reasoning_effort",
             )

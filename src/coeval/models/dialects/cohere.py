@@ -98,8 +98,7 @@ class Cohere(dialect.Dialect):
         if request.top_logprobs is not None:
             if request.top_logprobs > 1:
                 raise dialect.FieldRejected(
-                    f"{host.name} tells the log-probabilities (logprobs) of the tokens that it chose, and of "
-                    "no others",
+                    f"{host.name} returns log-probabilities (logprobs) only of the tokens that it chose",
                     field="logprobs",
                 )
             body["logprobs"] = True
@@ -158,7 +157,7 @@ def _encode_thinking(effort: str | None, budget: int | None, host: str) -> diale
     switch = {None: None, "none": "disabled", "high": "enabled"}
     if effort not in switch:
         raise dialect.FieldRejected(
-            f"{host} takes a reasoning_effort of none or high alone; set a thinking_budget instead",
+            f"{host} takes only a reasoning_effort of none or high; set a thinking_budget instead",
             field="reasoning_effort",
         )
     if budget:

@@ -128,7 +128,7 @@ class Dialect(Protocol):
 P = TypeVar("P", bound=msgspec.Struct)
 
 
-def read_error_fields(body: bytes, kind: type[P]) -> P:
+def read_nested_error(body: bytes, kind: type[P]) -> P:
     """Read the fields that decide what an error is; defaults if the body has another shape. Some hosts leave
     out the `error` around them, some gateways put that into a list."""
     try:
@@ -367,7 +367,7 @@ class _ReplyFit:
 
     def _add_note(self, value: Any, where: str) -> None:
         if value is not None:
-            self.notes[f"{where} could not be read, and was left out"] = None
+            self.notes[f"{where} could not be read and was left out"] = None
 
 
 # --- How an answer ended, in the words of every house: one table for all dialects

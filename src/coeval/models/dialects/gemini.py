@@ -54,7 +54,7 @@ class _GoogleStatus(msgspec.Struct):
 def explain(status: int, body: bytes, redactor: Redactor) -> errors.ModelError | None:
     """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
     Google's details: invalid keys (a 400), the requested wait, and a daily quota (waiting does not help)."""
-    problem = dialect.read_error_fields(body, _GoogleStatus)
+    problem = dialect.read_nested_error(body, _GoogleStatus)
     if problem == _GoogleStatus():
         return None
     message = excerpt(problem.message or body, redactor)
@@ -82,7 +82,7 @@ def _make_rate_limit_error(
     """Make the error for too many requests. Google names seconds even for a daily quota."""
     violations = [violation for detail in details for violation in detail.violations]
     if any("PerDay" in violation.quota_id for violation in violations):
-        reason = "the quota of the day is spent"
+        reason = "the daily quota is used up"
     elif any(violation.quota_value == "0" for violation in violations):
         reason = "the account has no quota for this model"
     else:
@@ -383,7 +383,7 @@ def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily)
     for name in () if family.drawing else ("temperature", "top_p", "top_k"):
         if getattr(sampling, name) is not None:
             raise dialect.FieldRejected(
-                f"{spec.model} takes no {name}, and would pass over it; leave it out", field=name
+                f"{spec.model} takes no {name}, and would ignore it; leave it out", field=name
             )
     config: dialect.BodyFields = {
         "temperature": sampling.temperature,
@@ -406,12 +406,10 @@ def _encode_thinking(
     if effort is None and budget is None:
         return None
     if effort is not None and budget is not None:
-        raise errors.BadRequest(
-            "reasoning_effort and thinking_budget say the same to Gemini; leave one of them out"
-        )
+        raise errors.BadRequest("reasoning_effort and thinking_budget mean the same to Gemini; leave one out")
     name = "thinking_budget" if effort is None else "reasoning_effort"
     if family.thinking == "none":
-        raise dialect.FieldRejected(f"{model} has nothing for {name}; leave it out", field=name)
+        raise dialect.FieldRejected(f"{model} does not support {name}; leave it out", field=name)
     if effort is not None and family.thinking == "level" and effort != "none":
         return {"includeThoughts": True, "thinkingLevel": effort.upper()}
     if effort is not None:
@@ -421,8 +419,6 @@ def _encode_thinking(
             raise dialect.FieldRejected(f"{model} has no {name} of {effort}; it may be {words}", field=name)
     if budget == 0:
         if family.always_thinks:
-            raise dialect.FieldRejected(
-                f"{model} cannot be kept from reasoning; raise {name} or leave it out", field=name
-            )
+            raise dialect.FieldRejected(f"{model} always reasons; raise {name} or leave it out", field=name)
         return {"thinkingBudget": 0}
     return {"includeThoughts": True, "thinkingBudget": budget}

@@ -304,7 +304,7 @@ class _Problem(msgspec.Struct):
 
 def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
     """Return the error in a 200 reply: by its code if that is an HTTP status, else by its message."""
-    code = f"{dialect.read_error_fields(body, _Problem).code}"
+    code = f"{dialect.read_nested_error(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
     return error_behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
@@ -312,7 +312,7 @@ def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
 def explain(status: int, body: bytes, redactor: Redactor, *, names_wait: bool = False) -> ModelError | None:
     """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
     Azure's filter verdicts and its code for a missing deployment."""
-    problem = dialect.read_error_fields(body, _Problem)
+    problem = dialect.read_nested_error(body, _Problem)
     message = read_error_message(body, redactor)
     param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
@@ -333,7 +333,7 @@ def explain_missing_version(status: int, body: bytes, base_url: str, redactor: R
     words = read_error_message(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None
-    if isinstance(dialect.read_error_fields(body, _Problem).code, str):
+    if isinstance(dialect.read_nested_error(body, _Problem).code, str):
         return None
     # Most servers put the API below /v1, and people copy the address that the server prints.
     hint = f"the base URL {base_url} has no /v1: try {base_url}/v1"

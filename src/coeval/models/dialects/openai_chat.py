@@ -257,7 +257,7 @@ def _encode_parameters(
 def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dialect.BodyFields:
     if budget is not None and host.reasons_by != "reasoning":
         raise dialect.FieldRejected(
-            f"{host.name} has nothing for thinking_budget; leave it out", field="thinking_budget"
+            f"{host.name} does not support thinking_budget; leave it out", field="thinking_budget"
         )
     match host.reasons_by:
         case "reasoning":
@@ -275,7 +275,7 @@ def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dia
 def _reject_unsupported_by_host(body: Mapping[str, Any], host: Host) -> None:
     for name in sorted(host.lacks.intersection(body)):
         raise dialect.FieldRejected(
-            f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has "
+            f"{host.name} does not support {name}; leave it out, or set it in extra_body where the host has "
             "it after all",
             field=name,
         )

@@ -153,7 +153,7 @@ def _find_source_file(location: str) -> Path:
     if where.endswith(".py"):
         path = Path(where).expanduser()
         if not path.is_file():
-            raise UsageError(f"callable {location}: there is no file {path} (looked for in {Path.cwd()})")
+            raise UsageError(f"callable {location}: there is no file {path} (searched in {Path.cwd()})")
         return path.resolve()
     _append_to_import_path(Path.cwd())
     module_file: Path | None = load_foreign(
@@ -196,7 +196,7 @@ def load_callable(location: str) -> Callable[..., Any]:
         else:
             function = import_object(location, "callable")
     if not callable(function):
-        raise UsageError(f"callable {location}: it holds no function of that name")
+        raise UsageError(f"callable {location}: it has no function of that name")
     return function
 
 
@@ -325,20 +325,18 @@ def parse_own_answer(value: object, source_name: str, *, structured: bool = Fals
         kind = type(value).__name__
         what = f"{kind} without a text" if isinstance(value, Mapping) or hasattr(value, "text") else kind
         raise Unreadable(
-            f"{source_name} gave {what}; an answer is a text, or an object with `text`", retry_advised=False
+            f"{source_name} returned {what}; an answer is text, or an object with `text`", retry_advised=False
         )
     usage = _get_field(value, "usage")
     cost = _get_field(value, "cost_usd")
     counts = {name: _get_field(usage, name) for name in ("input_tokens", "output_tokens")}
     for name, number in counts.items():
         if number is not None and (type(number) is not int or number < 0):
-            raise Unreadable(
-                f"{source_name} gave {name}: {number!r}; use a whole number", retry_advised=False
-            )
+            raise Unreadable(f"{source_name} gave {name}={number!r}; use a whole number", retry_advised=False)
     cost = _get_field(usage, "cost_usd") if cost is None else cost
     if cost is not None and not _is_cost(cost):
         raise Unreadable(
-            f"{source_name} gave cost_usd: {cost!r}; use US dollars, 0 or more", retry_advised=False
+            f"{source_name} gave cost_usd={cost!r}; use US dollars, 0 or more", retry_advised=False
         )
     counted = {name: number for name, number in counts.items() if number is not None}
     return _make_completion(text, Usage(**counted, cost_usd=None if cost is None else float(cost)))

@@ -49,7 +49,7 @@ def find_program(spec: ModelSpec) -> str:
     program = str(spec.options["argv"][0])
     program_path = shutil.which(os.path.expanduser(program))  # noqa: PTH111  Path's raises for an unknown name
     if program_path is None:
-        where = "no such file that can be run" if os.sep in program else "not on the PATH"
+        where = "not an executable file" if os.sep in program else "not on the PATH"
         raise UsageError(f"model {spec.name}: its program {program} is {where}; correct argv")
     return program_path
 
@@ -80,7 +80,7 @@ class CommandModel(OwnCode):
 
     async def _answer(self, request: Request) -> Completion:
         async with self._room:
-            return await self._call_admitted(request, self._run_program)
+            return await self._call_within_budget(request, self._run_program)
 
     async def _run_program(self, request: Request) -> Completion:
         began = time.perf_counter()
@@ -153,7 +153,7 @@ class CommandModel(OwnCode):
             reply = decode(line)
         except Undecodable as error:
             raise Unreadable(
-                self._describe_failure(program, f"wrote a line that is no JSON ({error})")
+                self._describe_failure(program, f"wrote a line that is not JSON ({error})")
             ) from error
         echoed = reply.get("id") if isinstance(reply, Mapping) else None
         if echoed != number:
@@ -175,7 +175,7 @@ class CommandModel(OwnCode):
             return output.decode(errors="ignore") if cut else decode_utf8(output)
         except Undecodable as error:
             raise Unreadable(
-                self._describe_failure(program, f"wrote what is no text: {error}"), retry_advised=False
+                self._describe_failure(program, f"wrote what is not text: {error}"), retry_advised=False
             ) from error
 
     def _describe_failure(self, program: _Program, what: str) -> str:

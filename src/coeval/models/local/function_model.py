@@ -79,9 +79,9 @@ class OwnCode(Model):
 
     @abstractmethod
     async def _answer(self, request: Request) -> Completion:
-        """Await a slot, then make the call by `_call_admitted`."""
+        """Await a slot, then make the call by `_call_within_budget`."""
 
-    async def _call_admitted(
+    async def _call_within_budget(
         self, request: Request, call: Callable[[Request], Awaitable[Completion]]
     ) -> Completion:
         """Make a call once the budget admits it, and book its cost; one that raises Draining was not made."""
@@ -120,7 +120,7 @@ class OwnCode(Model):
 
     def _make_timeout(self, location: str) -> errors.RequestTimeout:
         return errors.RequestTimeout(
-            f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False
+            f"{location} returned no answer in {self._spec.timeout_s:g} s", retry_advised=False
         )
 
 
@@ -180,9 +180,9 @@ class FunctionModel(OwnCode):
         _DIRECTORY.remember_before_first_call()
         try:
             if not self._answerer.waits:
-                return await self._call_admitted(request, self._call_in_thread)
+                return await self._call_within_budget(request, self._call_in_thread)
             async with self._room:
-                return await self._call_admitted(request, self._call_on_loop)
+                return await self._call_within_budget(request, self._call_on_loop)
         finally:
             _DIRECTORY.restore_after_last_call()
 
@@ -286,7 +286,7 @@ class CallThreads:
     def _make_stopped_error(self) -> errors.ModelStopped:
         return errors.ModelStopped(
             f"{self._name} is no longer called: {len(self._hanging)} calls took more than "
-            f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
+            f"{self._timeout_s:g} s and still hang; fix it, or raise parameters.timeout_s"
         )
 
     def refuse_waiting(self, error: Callable[[], errors.CoevalError]) -> None:

@@ -370,8 +370,8 @@ def choose_device(device_name: Any, model: str) -> str:
         if not gpus:
             raise UsageError(
                 f"local model {model}: there is no CUDA GPU, and a local model needs one. {DEVICE} runs it "
-                "on the processor, slowly; or serve it elsewhere and give its address (base_url; --base-url)."
-                " Where there is a GPU, see that python -c 'import torch; print(torch.cuda.is_available())' "
+                "on the CPU, slowly; or serve it elsewhere and give its address (base_url; --base-url)."
+                " If there is a GPU, check that python -c 'import torch; print(torch.cuda.is_available())' "
                 "prints True."
             )
         return "cuda"
@@ -382,8 +382,8 @@ def choose_device(device_name: Any, model: str) -> str:
         )
     if int(pinned[1] or 0) >= gpus:
         raise UsageError(
-            f"local model {model}: device {device_name} is not there ({gpus} CUDA GPUs are to be seen). Take "
-            "another, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
+            f"local model {model}: device {device_name} is missing ({gpus} CUDA GPUs are visible). Choose "
+            "another, or check that python -c 'import torch; print(torch.cuda.is_available())' prints True."
         )
     return pinned[0]
 
@@ -396,9 +396,7 @@ def load_engine(spec: ModelSpec, runtime: Runtime) -> Engine:
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         secrets = (spec.access_key or "", *find_url_secrets(os.environ.get("HF_ENDPOINT", "")))
         redactor = Redactor(secrets, names=spec.open_names)
-        sought = (
-            "" if Path(spec.model).exists() else ", sought on the hub since no folder here has that name,"
-        )
+        sought = "" if Path(spec.model).exists() else ", searched on the hub as no folder here has that name,"
         raise UsageError(
             f"local model {spec.name}: {spec.model}{sought} could not be loaded with {library} on {device}: "
             f"{redactor.redact_message(str(error))}\nCheck its name on the hub or its folder, that the "

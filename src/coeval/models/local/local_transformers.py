@@ -95,7 +95,7 @@ def read_drawing(request: Request) -> Drawing:
     try:
         return convert(needed, Drawing)
     except Misshapen as error:
-        raise BadRequest(f"a local model cannot heed its sampling parameters: {error}") from error
+        raise BadRequest(f"a local model cannot apply its sampling parameters: {error}") from error
 
 
 def make_completion(

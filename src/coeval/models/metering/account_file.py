@@ -193,7 +193,7 @@ def settle_accounts(
             raise UsageError(f"no model {name} has an account in {path}; it has: {names}")
         if file.rows[name].jobs:
             raise UsageError(
-                f"{name} has batch jobs that are not done with, which its bill may hold; collect or cancel "
+                f"{name} has unfinished batch jobs, which its bill may include; collect or cancel "
                 "them first (--fetch-batches, --cancel-batches)"
             )
     file.absorb_crash_and_check_lost_cost(recorded)

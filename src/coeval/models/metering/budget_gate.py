@@ -121,7 +121,7 @@ class Budget:
         """Check whether a request could be paid for if all pending requests cost nothing."""
         return priority >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
 
-    def max_usd_worth_waiting_for_jobs(self) -> float:
+    def limit_usd_if_jobs_hold_enough(self) -> float:
         """Return the cost up to which a request may wait for money of batch jobs: any, if what they hold
         makes another job of some size; else 0. Without this bound, the last of a budget would go into jobs
         of one request each."""
@@ -138,17 +138,15 @@ class Budget:
             dollars_beyond_limit(self.limit_usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         )
         spent = f"{gone} of it is spent{describe_uncertain(so_far.perhaps_usd)}"
-        settle = (
-            ", or settle what is perhaps spent (coeval status RUN --settle)" if so_far.perhaps_usd else ""
-        )
+        settle = ", or settle the uncertain cost (coeval status RUN --settle)" if so_far.perhaps_usd else ""
         way_out = f"Raise {self.key}{settle} and run again with {CONTINUE}."
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
             way_out = f"Run again with {CONTINUE} when they have ended, or raise {self.key} before that."
         return QuotaExhausted(
             f"model {name} is no longer called: {self.key} is {limit_in_dollars(self.limit_usd)}, and "
-            f"{spent}, which leaves too little for a request that may cost {needed}, or for what would "
-            "follow from it.",
+            f"{spent}, which leaves too little for a request that may cost {needed}, or for its "
+            "follow-ups.",
             way_out,
         )
 
@@ -359,7 +357,7 @@ class BudgetGate:
         """Refuse all waiting requests, or (``only_beyond_jobs``) those to which ending jobs would leave too
         little, and from now on priorities that would lead to more of them. Return whether any was refused."""
         to_come = {
-            budget: budget.max_usd_worth_waiting_for_jobs()
+            budget: budget.limit_usd_if_jobs_hold_enough()
             for fund in self._funds.values()
             for budget in fund.budgets
         }

@@ -79,9 +79,9 @@ class Meter:
     `return_request` if it was not sent. If the model `is_priced`, a `Reservation` (`models.pacing.admission`)
     holds its money.
 
-    A request of a batch job: `reserve_for_batch` before it is recorded, `release_for_batch` if dropped;
-    `move_parked_to_job` before the job goes to the host, `settle_job` when its replies are there. Tags make
-    both safe to repeat after a crash.
+    A request of a batch job: `reserve_for_batch` before it is recorded, `release_unsent_batch_request` if
+    dropped; `move_parked_to_job` before the job goes to the host, `settle_job` when its replies are there.
+    Tags make both safe to repeat after a crash.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Meter:
             raise refused
         self._parked += 1
 
-    def release_for_batch(self, usd: float = 0.0) -> None:
+    def release_unsent_batch_request(self, usd: float = 0.0) -> None:
         """Release what `reserve_for_batch` held for a request that no job will send."""
         self._parked -= 1
         if usd:

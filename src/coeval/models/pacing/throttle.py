@@ -48,7 +48,7 @@ def replace_shared_time(path: Path, change: Callable[[float], float]) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # closing, or the process's end, gives it back
         text = os.pread(descriptor, _LONGEST + 1, 0)
         if len(text) > _LONGEST:
-            raise OSError(errno.EINVAL, "it holds something else", str(path))
+            raise OSError(errno.EINVAL, "it is not a throttle file", str(path))
         line = b"%.6f\n" % change(_parse_time_or_long_past(text))
         os.pwrite(descriptor, line, 0)
         if len(text) > len(line):
@@ -172,8 +172,8 @@ class Throttle:
     def _stop_sharing(self, why: str) -> None:
         self._alone = True
         self.problem = self.problem or (
-            f"requests are kept {self._interval_s:g} s apart in this process alone, not with others: "
-            f"{self._path} cannot be shared ({why}). Name a file of your own in {STATE_PATH}, or set "
+            f"requests are kept {self._interval_s:g} s apart in this process only, not across processes: "
+            f"{self._path} cannot be shared ({why}). Name your own file in {STATE_PATH}, or set "
             f"{INTERVAL}=0 for no throttle."
         )
 
@@ -219,7 +219,7 @@ def _parse_interval(text: str) -> float:
         interval_s = math.nan
     if not 0 <= interval_s <= LONGEST_INTERVAL_S:
         raise UsageError(
-            f"{INTERVAL} in the environment is no number of seconds from 0 to {LONGEST_INTERVAL_S:,.0f}; "
+            f"{INTERVAL} in the environment is not a number of seconds from 0 to {LONGEST_INTERVAL_S:,.0f}; "
             f"correct it (0.01 is at most 100 requests a second, 0 no throttle) or unset it"
         )
     return interval_s

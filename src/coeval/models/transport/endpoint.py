@@ -204,7 +204,7 @@ class Endpoint:
     def repeated_credential_warning(self) -> str:
         return (
             f"{mask_url(self.url)} repeats a credential in its answers: it is taken out of them before "
-            "anything is kept; ask whoever runs the host, and change the credential"
+            "anything is kept; tell the host's operator, and change the credential"
         )
 
     def lane(self, model: str) -> Lane:
@@ -293,7 +293,7 @@ class Endpoint:
             if (seconds := now - max(sent_at, self._succeeded_at)) >= SILENT_AFTER_S:
                 requests = pluralize(len(self._in_flight), "request")
                 return (
-                    f"{mask_url(self.url)} has answered nothing for {seconds:.0f} s; {requests} waiting "
+                    f"{mask_url(self.url)} has not answered for {seconds:.0f} s; {requests} waiting "
                     f"there, each given up after {call.timeout_s:g} s{'' if call.probe else f' ({TIMEOUT})'}"
                 )
         return None
@@ -316,7 +316,7 @@ class Endpoint:
 
 def _check_header(name: str, value: str) -> str:
     if not value.isprintable():
-        raise UsageError(f"the {name} header holds a line break or the like; check the key it is made of")
+        raise UsageError(f"the {name} header holds a line break or the like; check its key")
     return value
 
 

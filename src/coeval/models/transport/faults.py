@@ -103,7 +103,7 @@ def error_from_exception(
             return errors.ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error.cause)})")
         case NoTurn():
             return errors.RequestTimeout(
-                f"{where}: no connection within {timeout_s:g} s; lower max_concurrency if it keeps but a few"
+                f"{where}: no connection within {timeout_s:g} s; lower max_concurrency if it takes only a few"
             )
         case Closed():
             return errors.ConnectionFailed(
@@ -166,7 +166,7 @@ def error_from_garbage(
 ) -> errors.Unreadable:
     words = excerpt(body, redactor) or "nothing"
     return errors.Unreadable(
-        f"{where} answered {status} with what is no answer ({cause}): {words}", status=status
+        f"{where} answered {status} with an invalid answer ({cause}): {words}", status=status
     )
 
 

@@ -263,7 +263,7 @@ class Http:
             )
             if endpoint.is_down:
                 error.retry_advised = again = False
-                error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
+                error.args = (f"{error}; it has returned only errors for {endpoint.down_s:.0f} s",)
             if not again:
                 if call.ended is not None:
                     call.ended(error)
@@ -392,7 +392,7 @@ class Http:
         if lasted_s < LONGEST_HOLD_S:
             return ""
         return (
-            f"it has answered nothing else for {lasted_s:.0f} s and gives no time to retry: its quota or "
+            f"it has answered only this for {lasted_s:.0f} s and names no time to retry: its quota or "
             "the account's credit may be used up"
         )
 

@@ -44,7 +44,7 @@ def find_proxy(url: URL) -> URL | None:
     except ValueError:
         # The reason would quote what may be a part of a password.
         raise UsageError(
-            f"the proxy set in the environment for {url.scheme}:// is no address: http://host:port, where "
+            f"the proxy set in the environment for {url.scheme}:// is not a URL: http://host:port, where "
             "signs of a password such as / and @ are written %2F and %40. Correct it, or name the host in "
             "NO_PROXY."
         ) from None
@@ -70,7 +70,7 @@ def load_certificates() -> ssl.SSLContext:
             return ssl.create_default_context(cafile=bundle)
         except OSError as error:
             raise UsageError(
-                f"{name}={bundle} is no usable certificate bundle ({error.strerror or error}); "
+                f"{name}={bundle} is not a usable certificate bundle ({error.strerror or error}); "
                 "correct it or unset it"
             ) from error
     return ssl.create_default_context()
@@ -269,7 +269,7 @@ class _RedirectGuard:
         """Raise SourceFailed unless a redirect may be followed."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
+            raise SourceFailed(f"{self._shown} redirects to an address that is not http:// or https://")
         self._redirected = True
         self._allow_or_check_nearness(
             _rate_nearness_by_name(unquote(parts.hostname or "")), _port_or_zero(parts)

@@ -23,13 +23,13 @@ def find_doubtful_settings(config: Config) -> Iterator[str]:
         _find_misspelt_parameters,
         _find_limits_that_mean_no_limit,
         _find_cramped_reasons,
-        _find_identical_samples,
+        _find_samples_at_temperature_0,
         _find_unused_quotas,
     )
     sentences = itertools.chain.from_iterable(check(config) for check in checks)
     yield from itertools.islice(sentences, MOST_SHOWN)
     if next(sentences, None) is not None:
-        yield f"there is more to doubt in this file; the first {MOST_SHOWN} are shown"
+        yield f"there are more warnings for this file; the first {MOST_SHOWN} are shown"
 
 
 def _find_misspelt_parameters(config: Config) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _find_limits_that_mean_no_limit(config: Config) -> Iterator[str]:
                 if limit in NO_LIMIT:
                     yield (
                         f"models.{model.name}.{section}.{'.'.join(path)} is {limit}: the host may refuse it, "
-                        "or set no limit on how long an answer gets"
+                        "or leave the answer's length unlimited"
                     )
 
 
@@ -72,7 +72,7 @@ def _find_cramped_reasons(config: Config) -> Iterator[str]:
             yield f"V-43  tasks.{task.name}.rationale is true, but {lacking}, or verdicts may be cut off"
 
 
-def _find_identical_samples(config: Config) -> Iterator[str]:
+def _find_samples_at_temperature_0(config: Config) -> Iterator[str]:
     for student in config.with_role("student"):
         if student.samples > 1 and student.sampling("student").temperature == 0:
             yield (

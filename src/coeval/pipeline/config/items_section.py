@@ -30,7 +30,7 @@ class Sampling(Section):
     nuance: values.Pair = Field(default=(0, 0), description="Nuanced attributes per item: [lo, hi].")
     total: values.TotalOrAll = Field(
         description="Items per task and teacher, at most 10,000,000; `all` uses every row of `items`, and "
-        "is what such a task has where nothing is said."
+        "is the default for such a task."
     )
     seed: int = Field(default=0, description="Seed of the sampling plan.")
 
@@ -46,9 +46,9 @@ class TableSection(Section):
     path: values.PathText = Field(
         description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
     )
-    encoding: str | None = Field(default=None, description="Of text that is not UTF-8, such as cp1252.")
+    encoding: str | None = Field(default=None, description="Encoding, if not UTF-8, such as cp1252.")
     delimiter: str | None = Field(
-        default=None, min_length=1, max_length=1, description="Of CSV, where it is an unusual one."
+        default=None, min_length=1, max_length=1, description="Delimiter of CSV, if unusual."
     )
 
 
@@ -70,7 +70,7 @@ class Items(TableSection):
         default={}, description="Attribute → column of its value; or a list of columns of the same names."
     )
     id: str | None = Field(
-        default=None, min_length=1, description="Column of ids; without one rows are numbered."
+        default=None, min_length=1, description="Column of ids. Default: rows are numbered."
     )
     choices: str | None = Field(
         default=None,
@@ -93,7 +93,7 @@ class Items(TableSection):
         default={}, description="Student → column of its existing answers; no model is called for them."
     )
     skip_bad: bool = Field(
-        default=False, description="Skip bad rows; otherwise they are reported, and nothing starts."
+        default=False, description="Skip bad rows; otherwise they are reported and nothing starts."
     )
     license: str | None = Field(default=None, description="Licence of the table, recorded with its source.")
 
@@ -108,9 +108,9 @@ class Documents(Section):
         default=800,
         ge=200,
         le=20_000,
-        description="Most characters of a passage; it ends with a paragraph or sentence.",
+        description="Maximum length of a passage in characters; it ends with a paragraph or sentence.",
     )
-    per_item: int = Field(default=1, ge=1, le=10, description="Passages that each item is about.")
+    per_item: int = Field(default=1, ge=1, le=10, description="Passages per item.")
     show: bool = Field(
         default=True,
         description="Whether students see the passages above the question; `false` tests what they know or "
@@ -139,5 +139,5 @@ class AnsweredStudent(Section):
         default=None, min_length=1, description="The tasks it answers. Default: all."
     )
     label: str | None = Field(
-        default=None, min_length=1, max_length=30, description="What reports call it, as for a model."
+        default=None, min_length=1, max_length=30, description="Name in reports, as for a model."
     )

@@ -63,7 +63,7 @@ def _explain_never_scored(draft: Draft, index: int, check: RubricCheck) -> str:
         role for model in draft.indices("models") for role in draft.get_raw("models", model, "roles") or ()
     }
     if isinstance(check, LatencyCheck | CostCheck) and "student" not in roles:
-        return "no student is called, and answers that exist have neither time nor cost; take the check out"
+        return "no student is called, and existing answers have neither time nor cost; remove the check"
     items = draft.get("tasks", index, "items")
     if not isinstance(items, dict) or "teacher" in roles or not isinstance(check, TargetedCheck):
         return ""
@@ -98,7 +98,7 @@ def check_pairwise(draft: Draft, index: int) -> Iterator[Finding]:
         yield Finding((*task, "judging"), "V-40", message)
     elif baseline is not None and baseline not in students:
         way = Suggestion(baseline, students, "students:")
-        yield Finding((*task, "baseline"), "V-40", f"no student is called '{baseline}'", way)
+        yield Finding((*task, "baseline"), "V-40", f"no student is named '{baseline}'", way)
 
 
 def _list_students(draft: Draft, index: int) -> list[str]:

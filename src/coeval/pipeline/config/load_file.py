@@ -24,7 +24,7 @@ from coeval.pipeline.config.findings import (
     build_config_error,
     format_value,
 )
-from coeval.pipeline.config.roles import find_inherited_code, set_models_to_none_if_answers_exist
+from coeval.pipeline.config.roles import add_empty_models_if_answers_exist, find_inherited_code
 from coeval.pipeline.config.rules import find_broken_rules
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
@@ -148,7 +148,7 @@ def read_config(
     _expand_home(document)
     document = _take_absent_sections_from_resumed_run(document)
     _fill_omitted_keys_of_tasks_with_items(document.data)
-    set_models_to_none_if_answers_exist(document.data)
+    add_empty_models_if_answers_exist(document.data)
     _fill_output_descriptions_from_label_values(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)

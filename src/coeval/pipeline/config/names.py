@@ -24,7 +24,7 @@ def check_names(draft: Draft) -> Iterator[Finding]:
             for index, name in draft.names(section).items():
                 path = (section, index, "name")
                 if name in first:
-                    message = f"'{name}' is the name of {first[name]} already; rename one of them"
+                    message = f"'{name}' is already the name of {first[name]}; rename one of them"
                     yield Finding(path, rule, message)
                 else:
                     first[name] = f"{section}[{index}]"
@@ -47,7 +47,7 @@ def _check_names_of_response_columns(draft: Draft) -> Iterator[Finding]:
         for name in draft.get("tasks", index, "items", "responses", default={}):
             path = ("tasks", index, "items", "responses", name)
             if name in models:
-                message = f"'{name}' is the name of models[{models[name]}] already; rename one of them"
+                message = f"'{name}' is already the name of models[{models[name]}]; rename one of them"
                 yield Finding(path, "V-02", message)
             else:
                 yield from _check_name(path, name, is_model=True)
@@ -67,7 +67,7 @@ def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
     """Return what is wrong with a model's, task's or experiment's name, and the remedy; None if valid."""
     if not (is_valid_model_name(name) if is_model else is_valid_name(name)):
         slash = ", '/'" if is_model else ""
-        return f"'{name}' is no name; use letters, digits, '-', '_'{slash} and '.' only"
+        return f"'{name}' is not a valid name; use letters, digits, '-', '_'{slash} and '.' only"
     if "__" in name or name != name.strip("_"):
         return f"'{name}' holds '__' or begins or ends with '_', which separates ids; use '-' there"
     if len(name) > LONGEST_FILE_NAME:
@@ -90,7 +90,7 @@ def _check_labels_are_unique(draft: Draft) -> Iterator[Finding]:
         path = (section, index, "label")
         if label != escape_line(label).strip():
             yield Finding(
-                path, "V-02", f"'{label}' begins or ends with a blank, or holds what cannot be shown"
+                path, "V-02", f"'{label}' begins or ends with a blank, or holds invisible characters"
             )
         elif label in owners_by_label and label != draft.get(section, index, "name"):
             yield Finding(
@@ -129,7 +129,7 @@ def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
             if len(file) > LONGEST_FILE_NAME:
                 named = " and ".join(f"'{name}'" for name in dict.fromkeys(filter(None, names)))
                 message = (
-                    f"{named} make a file of records whose name has {len(file)} characters, "
+                    f"{named} make a file name of {len(file)} characters, "
                     f"and at most {LONGEST_FILE_NAME} can be; shorten one of these names"
                 )
                 yield Finding(("tasks", index, "name"), "V-04", message)

@@ -169,7 +169,7 @@ def _needs_judge(draft: Draft) -> bool:
 # --- What users bring in place of a host: answers that exist (V-01, V-20), functions and programs (V-39)
 
 
-def set_models_to_none_if_answers_exist(data: FileData) -> None:
+def add_empty_models_if_answers_exist(data: FileData) -> None:
     """Set ``models`` to none if answers exist and the file names no models."""
     if _has_any_existing_answers(Draft(data, frozenset())):
         data.setdefault("models", [])
@@ -215,7 +215,7 @@ def model_id_or_code(model: ModelConfig) -> str:
 def describe_user_code(models: Iterable[ModelConfig]) -> Iterator[str]:
     for model in models:
         if model.interface in _NEEDED:
-            where = "in this process" if model.interface == "python" else "as a program, in no sandbox"
+            where = "in this process" if model.interface == "python" else "as a program, without a sandbox"
             yield f"{model.name} runs {model_id_or_code(model)} {where}; it is free unless it reports a cost"
 
 
@@ -230,7 +230,7 @@ def check_code_parameters(draft: Draft) -> Iterator[Finding]:
         parameters = draft.get_mapping(*path)
         if (needed := _NEEDED.get(interface)) is not None and needed not in parameters:
             example = "{callable: app.py:answer}" if interface == "python" else "{argv: [./answer.sh]}"
-            yield Finding(path, "V-39", f"says no `{needed}`, and {interface} needs one; write {example}")
+            yield Finding(path, "V-39", f"lacks `{needed}`, which {interface} needs; write {example}")
         for key in sorted(parameters.keys() & OPTIONS["python"].union(OPTIONS["command"])):
             if key not in OPTIONS.get(interface, ()):
                 meant = "python" if key == "callable" else "command"

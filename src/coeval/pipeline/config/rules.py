@@ -48,12 +48,12 @@ def check_account(model_path: KeyPath, account: Any, access_key: Any) -> Iterato
         return
     if not is_account_name(account):
         message = (
-            "is no name of an account: letters, digits and - _ . alone, and nothing that looks like a key, "
+            "is not an account name: letters, digits and - _ . alone, and nothing that looks like a key, "
             "which belongs into access_key or a key file"
         )
         yield Finding((*model_path, "account"), "V-26", message)
     elif access_key is not None:
-        message = "access_key is set too, and would be used; leave out one of the two"
+        message = "access_key is also set, and would be used; remove one of the two"
         yield Finding((*model_path, "account"), "V-34", message)
 
 
@@ -64,7 +64,7 @@ def find_credentials(
     ``names`` are the model's own names, which may occur anywhere."""
     credential_paths = {(*path, *where) for where in find_credential_fields(parameters)}
     for where in sorted(credential_paths, key=str):
-        message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
+        message = f"'{where[-1]}' would be sent with every request and kept with the results; {_WAY_OUT}"
         yield Finding(where, "V-26", message)
     own = Redactor(
         [access_key] if isinstance(access_key, str) else [],
@@ -110,12 +110,12 @@ def check_supplied_items(draft: Draft) -> Iterator[Finding]:
     for index in draft.indices("tasks"):
         supplied = index in tables or draft.get("tasks", index, "category") == BENCHMARK
         if supplied and draft.get_raw("tasks", index, "documents") is not None:
-            message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
+            message = "apply to items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
             yield from _check_conditions_parse(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
-            message = "is all, and only a task with `items` has a table whose rows these are; write a number"
+            message = "is all, which only a task with `items` allows; write a number"
             yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
 
 
@@ -133,13 +133,13 @@ def _check_conditions_parse(draft: Draft, index: int) -> Iterator[Finding]:
 
 _WITHOUT = {
     "input": "students would not see the prompt",
-    "response": "judges would score answers that they do not see",
+    "response": "judges would score answers that they cannot see",
     "criterion": "every factor would be judged by the same words",
     "rubric": "judges would not see the factors, which teachers write",
-    "answer_a": "judges would compare answers of which they see one at most",
-    "answer_b": "judges would compare answers of which they see one at most",
+    "answer_a": "judges would compare answers but see at most one",
+    "answer_b": "judges would compare answers but see at most one",
     "passages": "teachers would not see what to write from",
-    "target_attributes": "teachers would not see what their items are to cover",
+    "target_attributes": "teachers would not see what their items must cover",
 }
 
 
@@ -211,10 +211,10 @@ def _check_attribute_counts(draft: Draft, index: int) -> Iterator[Finding]:
         usable = draft.is_sound("tasks", index, attributes) and isinstance(declared, dict)
         if usable and isinstance(pair, list) and pair[0] > len(declared):
             if declared:
-                wrong = f"asks for {pair[0]} of {len(declared)} declared {attributes}"
+                wrong = f"requests {pair[0]} of {len(declared)} declared {attributes}"
                 message = f"{wrong}; use at most {len(declared)}, or declare more"
             else:
-                wrong = f"asks for {pair[0]} of each item's {attributes}, and none are declared"
+                wrong = f"requests {pair[0]} of each item's {attributes}, but none are declared"
                 message = f"{wrong}; declare {attributes}, or set sampling.{sizes} to [0, 0]"
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
@@ -255,7 +255,7 @@ def _check_template_shows_what_varies(
         *others, name = sorted(one_of, key=lambda name: name in _WITHOUT)
         lacking = " or ".join(f"{{{name}}}" for name in (*others, name))
         message = (
-            f"shows no {lacking}: {_WITHOUT[name]}; put it where it belongs, or, if you mean it, set "
+            f"shows no {lacking}: {_WITHOUT[name]}; put it where it belongs, or, if intended, set "
             f"prompts_may_omit: [{name}] in the task"
         )
         yield Finding(("tasks", index, "prompt_library", key), "V-35", message)
@@ -278,7 +278,7 @@ def _check_seeded_attributes_are_proposed(draft: Draft, index: int) -> Iterator[
             continue
         if not isinstance(draft.get(*declared, default={}), str):
             message = (
-                f"is kept beside what teachers propose, and they propose no {attributes}; "
+                f"adds to the teachers' proposals, and they propose no {attributes}; "
                 f"set {attributes} to {words}, or move these there"
             )
             yield Finding(("tasks", index, seed), "V-28", message)
@@ -354,12 +354,12 @@ def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
         folder = find_resume_folder(storage, source)
         RunDir(folder).refuse_foreign_or_half_replaced()
         if not folder.is_dir():
-            message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
+            message = f"there is no run '{source}', neither in {storage} nor as a path; name an existing run"
             yield Finding(path, "V-10", message)
         elif folder.resolve() == Path(storage, draft.get("experiment", "id", default="")).resolve():
             yield Finding(path, "V-10", f"names this run's own folder; use {CONTINUE} to resume '{source}'")
         elif not RunDir(folder).is_run() and not RunDir(folder).config.exists():
-            message = f"{folder} is no run: it holds neither meta.json nor any artifacts; name one that is"
+            message = f"{folder} is not a run: it holds neither meta.json nor any artifacts; name one that is"
             yield Finding(path, "V-10", message)
     if source is not None or not draft.is_sound("experiment", "resume_from"):
         return
@@ -378,7 +378,7 @@ def _check_batch_settings(draft: Draft) -> Iterator[Finding]:
         for phase in phases if isinstance(phases, dict) else ():
             if phase not in BATCH_PHASES:
                 way = Suggestion(phase, BATCH_PHASES, "phases:")
-                yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches", way)
+                yield Finding((*path, phase), "V-13", f"'{phase}' is not a phase with batches", way)
     match draft.get("experiment", "batch_poll_s"):
         case [float() | int() as first, float() | int() as most] if first > most:
             way_out = f"the first pause ({first:g} s) is longer than the longest ({most:g} s); swap them"
@@ -457,7 +457,7 @@ def _check_answer_limits_bound_costs(
     for keys, limit in find_answer_limits(parameters):
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
             continue
-        why = f", which bounds no answer, and {budget} needs a bound" if budget is not None else ""
+        why = f", which limits no answer, and {budget} needs a limit" if budget is not None else ""
         message = f"is {format_value(limit)}{why}; use a whole number, 1 or more"
         yield Finding((*path, *keys), "V-21", message)
 

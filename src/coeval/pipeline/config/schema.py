@@ -78,14 +78,14 @@ class ModelConfig(Section):
         "`Qwen/Qwen2.5-72B-Instruct`; reports show its shortest unique form."
     )
     interface: str = Field(
-        description="Who serves the model; `auto` takes the cheapest host you have a key for.",
+        description="Who serves the model; `auto` picks the cheapest host you have a key for.",
         json_schema_extra={"enum": list(INTERFACES)},
     )
     roles: list[Role] = Field(
         min_length=1, description="Teachers write items, students answer them, judges score answers."
     )
     parameters: ParameterMap = Field(
-        default={}, description="The provider's identifier, sampling parameters, limits, in every role."
+        default={}, description="The provider's identifier, sampling parameters and limits, for every role."
     )
     role_parameters: dict[Role, ParameterMap] = Field(
         default={}, description="Per role, merged over `parameters`."
@@ -104,7 +104,7 @@ class ModelConfig(Section):
         "the variation of answers.",
     )
     access_key: str | None = Field(
-        default=None, repr=False, description="Credential of this model alone; prefer a key file."
+        default=None, repr=False, description="Credential for this model only; prefer a key file."
     )
     account: str | None = Field(
         default=None,
@@ -121,7 +121,7 @@ class ModelConfig(Section):
         default=None,
         min_length=1,
         max_length=30,
-        description="What reports and tables call the model. Unique; you may change it at any time. "
+        description="Name in reports and tables. Unique; may change at any time. "
         "Default: the name without vendor, `-Instruct` and date, if that is unique.",
     )
 
@@ -219,18 +219,18 @@ class TaskConfig(Section):
         "evidence (docs/documents.md). `target_attributes` may be left out then.",
     )
     target_attributes: values.TargetAttributes = Field(
-        description="What items must cover; `auto`: teachers propose; `complete`: all combinations."
+        description="What items must cover; `auto`: teachers propose it; `complete`: all combinations."
     )
     nuanced_attributes: values.NuancedAttributes = Field(
-        default={}, description="What keeps items varied; `auto`: teachers propose."
+        default={}, description="What keeps items varied; `auto`: teachers propose it."
     )
     target_attributes_seed: values.Attributes | None = Field(
-        default=None, description="Attributes that are always used, in addition to the teachers' proposals."
+        default=None, description="Attributes always used, in addition to the teachers' proposals."
     )
     nuanced_attributes_seed: values.Attributes | None = Field(
-        default=None, description="Nuances that are always used, in addition to the teachers' proposals."
+        default=None, description="Nuances always used, in addition to the teachers' proposals."
     )
-    sampling: Sampling = Field(description="How many items, and what each samples.")
+    sampling: Sampling = Field(description="Number of items, and what each samples.")
     store_nuanced: bool = Field(default=False, description="Keep each item's nuance in its record.")
     rubric: values.Rubric = Field(
         description="Factor → criterion, `{criterion: …, scale: …}` or a check; `auto`: teachers write it; "
@@ -265,7 +265,7 @@ class TaskConfig(Section):
         description="Pairwise judging: the student to compare all others with. Default: all pairs.",
     )
     prompt_library: dict[str, values.FilledText] = Field(
-        default={}, description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."
+        default={}, description="Your own prompt templates: `{id}`, or `{id}.{model name}` for one model."
     )
     prompts_may_omit: list[Omissible] = Field(
         default=[],
@@ -327,11 +327,11 @@ class Quota(Section):
     max_calls: int | None = Field(
         default=None,
         ge=0,
-        description="Most requests over the life of the run, probes and retries included, but none for a "
+        description="Maximum requests over the life of the run, probes and retries included, but none for a "
         "host's list of models. Up to 32 that a killed run had reserved count as used; those of its last "
         "second without a ceiling do not.",
     )
-    max_cost_usd: float | None = Field(default=None, ge=0, description="Most money, in US dollars.")
+    max_cost_usd: float | None = Field(default=None, ge=0, description="Budget in US dollars.")
 
 
 class Experiment(Section):
@@ -354,7 +354,7 @@ class Experiment(Section):
     store: values.PathText | None = Field(
         default=None,
         description="Folder of paid answers that runs share: the same request is paid once. COEVAL_STORE "
-        "goes before it.",
+        "overrides it.",
     )
     batch: dict[str, dict[str, bool]] = Field(
         default={},
@@ -376,8 +376,8 @@ class Experiment(Section):
     )
     probe_mode: ProbeMode = Field(
         default="full",
-        description="Which models to probe before a run. `full`: all, if any has work; `resume`: those "
-        "with work; `disable`: none; `answer`: all, each by a one-token request, listed or not.",
+        description="Models to probe before a run. `full`: all, if any has work; `resume`: those "
+        "with work; `disable`: none; `answer`: all, with a one-token request each, listed or not.",
     )
     probe_on_fail: Literal["abort", "warn"] = Field(
         default="abort", description="What to do if a model does not answer the probe."
@@ -386,7 +386,7 @@ class Experiment(Section):
     estimate_samples: int = Field(
         default=2,
         ge=0,
-        description="Live calls per model, whatever its roles, for an estimate; 0: rules of thumb only.",
+        description="Live calls per model for an estimate, over all its roles; 0: rules of thumb only.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Level of run.log."
@@ -394,10 +394,10 @@ class Experiment(Section):
     generation_retries: int = Field(
         default=2,
         ge=0,
-        description="Retries of an item without a usable reply; none where temperature 0 would repeat it.",
+        description="Retries of an item without a usable reply; none if temperature 0 would repeat it.",
     )
     budget_usd: float | None = Field(
-        default=None, ge=0, description="Most money for the whole run, in US dollars."
+        default=None, ge=0, description="Budget for the whole run, in US dollars."
     )
     seed: int | None = Field(
         default=0,
@@ -435,7 +435,7 @@ class ReasonSetting(NamedTuple):
         if not cramped:
             return ""
         return (
-            f"reasons for {pluralize(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
+            f"reasons for {pluralize(self.factors, 'factor')} need about {needed:,} tokens a reply, and "
             f"max_tokens allows fewer ({', '.join(cramped)}); set it to {needed} or more"
         )
 
@@ -450,7 +450,7 @@ class Config(Section):
         default=[], description="Students whose answers exist (docs/items.md)."
     )
     tasks: list[TaskConfig] = Field(min_length=1, description="What is evaluated, and how.")
-    experiment: Experiment = Field(description="The run: where, how, within what limits.")
+    experiment: Experiment = Field(description="The run: where, how, and within which limits.")
 
     def batched_phases(self, model: ModelConfig) -> frozenset[Purpose]:
         """Return the phases in which a model uses batch jobs: by its own setting, else by its interface's."""

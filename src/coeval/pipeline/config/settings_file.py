@@ -90,7 +90,7 @@ def _find_unknown_keys_and_words(path: KeyPath, value: Any, kinds: Iterable[Any]
     words = [word for kind in types if get_origin(kind) is Literal for word in get_args(kind)]
     if words and str not in types and isinstance(value, str) and value not in words:
         yield Finding(
-            path, _WRONG, f"'{value}' is none of its words", Suggestion(value, words, "known here:")
+            path, _WRONG, f"'{value}' is not one of its values", Suggestion(value, words, "known here:")
         )
     for kind in types:
         if is_typeddict(kind) and isinstance(value, dict):
@@ -117,9 +117,9 @@ def _check_key(path: KeyPath, known_keys: Collection[str]) -> Iterator[Finding]:
 def _translate_message(message: str) -> str:
     """Translate msgspec's message on a value to our wording."""
     if bound := _BOUND.search(message):
-        return f"is to be {_KINDS.get(bound[1], bound[1])} {_BOUNDS[bound[2]]} {float(bound[3]):g}"
+        return f"must be {_KINDS.get(bound[1], bound[1])} {_BOUNDS[bound[2]]} {float(bound[3]):g}"
     match = _EXPECTED.search(message)
     if match is None:
         return f"cannot be used: {message}"
     needed = " or ".join(dict.fromkeys(_KINDS.get(kind.strip(), kind) for kind in match[1].split("|")))
-    return f"is {_KINDS.get(match[2], match[2])}, and is to be {needed.replace(' or nothing', '')}"
+    return f"is {_KINDS.get(match[2], match[2])}, and must be {needed.replace(' or nothing', '')}"

@@ -197,7 +197,7 @@ MOST_ITEMS = 10_000_000
 
 def _require_plannable_total(total: int) -> int:
     if total > MOST_ITEMS:
-        why = "items are planned one by one; to count more takes minutes"
+        why = "items are planned one by one; counting more takes minutes"
         raise _rule_error("V-21", f"is {total}; use at most {MOST_ITEMS:,}: {why}")
     return total
 
@@ -325,7 +325,7 @@ class Parameters(UsualParameters, total=False):
         str,
         Field(
             min_length=1,
-            description="The actual model, if `model` is a free name, as of an Azure deployment; sets its "
+            description="The actual model, if `model` is a free name, such as an Azure deployment; sets its "
             "price and accepted parameters.",
         ),
     ]
@@ -337,16 +337,16 @@ class Parameters(UsualParameters, total=False):
         ),
         AfterValidator(_require_address),
     ]
-    system_prompt: Annotated[str, Field(description="Sent as the system message of every request.")]
+    system_prompt: Annotated[str, Field(description="System message of every request.")]
     timeout_s: Annotated[
         float,
-        Field(gt=0, description=f"Most seconds that a request may take. Default: {DEFAULT_TIMEOUT_S:g}."),
+        Field(gt=0, description=f"Seconds that a request may take. Default: {DEFAULT_TIMEOUT_S:g}."),
     ]
     max_concurrency: Annotated[
-        int, Field(ge=1, description="Most requests in flight at this endpoint. Default: 256.")
+        int, Field(ge=1, description="Maximum requests in flight at this endpoint. Default: 256.")
     ]
-    requests_per_minute: Annotated[float, Field(gt=0, description="Most requests per minute.")]
-    tokens_per_minute: Annotated[float, Field(gt=0, description="Most tokens, in and out, per minute.")]
+    requests_per_minute: Annotated[float, Field(gt=0, description="Maximum requests per minute.")]
+    tokens_per_minute: Annotated[float, Field(gt=0, description="Maximum tokens, in and out, per minute.")]
     max_answer_bytes: Annotated[
         int,
         Field(
@@ -370,7 +370,7 @@ class Parameters(UsualParameters, total=False):
     device: Annotated[
         str,
         Field(
-            description="Local models: where to run, `auto` (a GPU, which must be there), `cuda:0` or "
+            description="Local models: where to run, `auto` (a GPU, which must exist), `cuda:0` or "
             "`cpu`. Default: auto."
         ),
     ]

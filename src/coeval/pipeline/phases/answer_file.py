@@ -124,7 +124,7 @@ class AnswerFile:
     def keep_old_answers_or_note_flaw(self, error: UsageError) -> None:
         """Keep the file's answers if the table cannot be read; a flaw if there are none."""
         if self.path.exists():
-            self.notes.append(f"the answers of {self.student} that were taken before are used: {error}")
+            self.notes.append(f"the earlier answers of {self.student} are used: {error}")
         else:
             self.flaws.append(f"answers of {self.student}: {error}")
 
@@ -220,7 +220,7 @@ class _AnswerTableRows:
             first = self._rows.setdefault(key, _TableAnswer(answer, row.path, row.line))
             if (first.path, first.line) != (row.path, row.line):
                 repeats = self._twice.setdefault(row.path, LineMessages())
-                repeats.note(f"the prompt stood on line {first.line} already; the first one counts", row.line)
+                repeats.note(f"the prompt is already on line {first.line}; the first one counts", row.line)
         self._problems = harvest.describe_problems()
 
     def match_answers_and_mark_rows_used(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:

@@ -204,7 +204,7 @@ class Blueprint:
         """Merge the teachers' proposals; None if there are none."""
         proposals = [p for p in self._collect_proposals(task, kind, made_now).values() if p]
         if proposals and kind == "rubric":
-            return merge_rubrics(self.read_inherited_rubric(task), *proposals)
+            return merge_rubrics(self.read_rubric_to_extend(task), *proposals)
         return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals) if proposals else None
 
     def list_proposers(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
@@ -242,10 +242,10 @@ class Blueprint:
     def merge_inherited_and_proposed_rubrics(self, task: TaskConfig) -> dict[str, str]:
         """Return the rubric as far as it is known: inherited, with teachers' proposals so far."""
         return merge_rubrics(
-            self.read_inherited_rubric(task), *self._collect_proposals(task, "rubric", {}).values()
+            self.read_rubric_to_extend(task), *self._collect_proposals(task, "rubric", {}).values()
         )
 
-    def read_inherited_rubric(self, task: TaskConfig) -> dict[str, str]:
+    def read_rubric_to_extend(self, task: TaskConfig) -> dict[str, str]:
         """Return the rubric that ``rubric: extend`` adds to; empty for any other."""
         if task.rubric != "extend" or self._inherited is None:
             return {}
@@ -269,5 +269,5 @@ def _find_seed_attributes(task: TaskConfig, kind: Kind) -> Attributes | None:
 def _read_existing_mapping(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
-        raise StoreError(f"{path} holds no mapping; restore it, or remove it to have it made again")
+        raise StoreError(f"{path} holds no mapping; restore it, or remove it to regenerate it")
     return value

@@ -196,7 +196,7 @@ class DocumentItemWork(ItemWork):
         raise Filtered(f"{MOST_REPLIES} replies were discarded ({counts})")
 
     def question(self, _: int) -> Request:
-        request = self.role_model.prompt(self.sample.values, QUOTED_ITEM)
+        request = self.role_model.prompt(self.sample.prompt_variables, QUOTED_ITEM)
         (message,) = request.messages
         return msgspec.structs.replace(
             request, messages=(Message(message.role, message.content + self.hint),)

@@ -111,9 +111,9 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
     try:
         fields = decode(text, dict[str, msgspec.Raw])
     except Misshapen:
-        return "it is no JSON object"
+        return "it is not a JSON object"
     except Undecodable as error:
-        return f"it is no JSON: {error}"
+        return f"it is not JSON: {error}"
     own = _scalar_to_text(fields.get("id"))
     if not own:
         return "it has no `id`, text or a number"
@@ -140,9 +140,9 @@ def _build_supplied_item(
     try:
         item = decode(line, Datapoint)
     except Undecodable as error:
-        return f"it is no item: {error}"
+        return f"it is not an item: {error}"
     if not is_good(item):
-        return "it is the record of an item that failed"
+        return "it is the record of a failed item"
     unused = tuple(name for name in fields if name not in _FIELDS)
     return SuppliedItem(line + b"\n", item, bool(filled), unused)
 
@@ -251,7 +251,7 @@ class ItemFile:
         """Parse a line and add its item, or note its problem."""
         if text.startswith(BOM):
             self.rewritten = True
-            self.remarks.note("a byte order mark is left out", number)
+            self.remarks.note("a byte order mark is removed", number)
         if not text.removeprefix(BOM).strip():
             self.rewritten = True
             self.remarks.note("the line is blank", number)
@@ -264,7 +264,7 @@ class ItemFile:
         first = self.add_record_and_find_first_line(supplied.line, supplied.item, number)
         if first != number:
             self.remarks.note(
-                f"the id {supplied.item.id} stood on line {first} already; the last one counts", number
+                f"the id {supplied.item.id} is already on line {first}; the last one counts", number
             )
         for remark in _describe_oddities(supplied, self.source.task):
             self.remarks.note(remark, number)

@@ -49,7 +49,7 @@ def read_items_of_run_or_changed_table(file: ItemFile, folder: RunDir) -> ItemFi
         if before is None:
             file.flaws.append(str(error))
             return file
-        file.notes.append(f"the items that were taken on {before.taken_at} are used: {error}")
+        file.notes.append(f"the items imported on {before.taken_at} are used: {error}")
         return file.read()
     if before is not None and before.matches(files, needed, chosen):
         return file.read()
@@ -57,7 +57,7 @@ def read_items_of_run_or_changed_table(file: ItemFile, folder: RunDir) -> ItemFi
     if before is not None and not before.matches(files, needed, before.selection):
         file.changed_since = before.taken_at
         file.notes.append(
-            f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
+            f"{items.path}, or what is imported from it, has changed since {before.taken_at}: "
             f"{pluralize(before.items, 'item')} then, {len(file.ids):,} now"
         )
     return file
@@ -85,7 +85,7 @@ def _read_rows(
         file.notes.append(f"{source.name}: {pluralize(harvest.flawed, 'row')} without an item left out")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
-        file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
+        file.flaws.append(f"{source.name}: none of {pluralize(harvest.rows, 'row')} makes an item{unwanted}")
     file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_few_or_partial_items(chosen)]
     file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
@@ -113,7 +113,7 @@ class Supply:
         """Yield what users should know of missing, odd or incomplete supplied items and answers."""
         for path, source in self.absent.items():
             yield (
-                f"there are no items in {path} yet, and the run will not start without; "
+                f"there are no items in {path} yet, and the run will not start without them; "
                 f"counted as {source.task.sampling.total:,}"
             )
         for file in self.files:
@@ -121,7 +121,7 @@ class Supply:
             yield from file.remarks.format_lines(file.path)
             yield from _describe_labels_with_unseen_values(file)
             if file.missing:
-                total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
+                total = f"the {file.source.task.sampling.total:,} items that sampling.total requires"
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
         for answers in self.answers:
             yield from answers.notes
@@ -198,14 +198,14 @@ def _describe_labels_with_unseen_values(file: ItemFile) -> Iterator[str]:
     for label, values in file.label_values.items():
         if isinstance(declared, dict) and label not in declared:
             yield (
-                f"the students of {task.name} do not see which values {label} has "
+                f"the students of {task.name} are not shown the values of {label} "
                 f"({join_names(sorted(values), _NAMED)}): name them in its output_description, or declare "
                 "them in target_attributes"
             )
 
 
 def _describe_changed_table(items: Items, since: str) -> str:
-    sentence = f"rows of {items.path}: it, or what is taken out of it, has changed since {since}"
+    sentence = f"rows of {items.path}: it, or what is imported from it, has changed since {since}"
     if items.id is not None:
         return sentence
     return (
@@ -228,7 +228,7 @@ class ShortSupply(NamedTuple):
     @property
     def remedy(self) -> str:
         if self.gone:
-            return f"their file {self.path} is missing; resuming the run writes it again, without a call"
+            return f"their file {self.path} is missing; resuming the run rewrites it, without a call"
         if self.student:
             return f"add {pluralize(self.missing, 'answer')} of {self.student} to {self.path}"
         lines = pluralize(self.missing, "line")

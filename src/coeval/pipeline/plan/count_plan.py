@@ -87,7 +87,7 @@ def describe_mixed_records(changed: Mapping[ChangedRecords, int]) -> str:
     listing = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
     if not listing:
         return ""
-    return f"of another configuration, and counted all the same: {listing}; {REDO_CHANGED} makes them again"
+    return f"of another configuration, but counted: {listing}; {REDO_CHANGED} regenerates them"
 
 
 def refuse_changed_records(
@@ -114,8 +114,8 @@ def refuse_changed_records(
         lines = [*lines[:_SHOWN], f"  … and {len(lines) - _SHOWN} more differences"]
     raise RecordsChanged(
         "\n".join((f"{folder.path} holds {total} records of another configuration. They differ in:", *lines)),
-        f"Use {REDO_CHANGED} (make these and all that follow from them again), {KEEP_CHANGED} "
-        "(leave them as they are), or another experiment id.",
+        f"Use {REDO_CHANGED} (regenerate these and all that depend on them), {KEEP_CHANGED} "
+        "(leave them unchanged), or another experiment id.",
     )
 
 
@@ -139,12 +139,12 @@ def _explain_change(
         source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
         yield f"the content of the {source} they were made from (task {changed.task}, {noun})"
     elif (before := old_recipes.get(changed.old_recipe)) is None:
-        yield f"made by a configuration that recipes.json does not know ({noun})"
+        yield f"made by a configuration unknown to recipes.json ({noun})"
     elif parts := differing_parts(before, new_recipes[changed.new_recipe]):
         for part in parts:
             yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
     else:
-        yield f"how this version of coeval puts a recipe together ({noun})"
+        yield f"how this version of CoEval builds a recipe ({noun})"
 
 
 def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:

@@ -70,8 +70,8 @@ class Preview:
                 )
         if options.overwrite and options.only_models and not self.plan_count.total().owed:
             raise UsageError(
-                f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: what "
-                f"they take part in needs work of others first; use {CONTINUE}, or name those too"
+                f"{OVERWRITE} with {ONLY_MODELS} {','.join(options.only_models)} leaves nothing to do: "
+                f"their work needs work of other models first; use {CONTINUE}, or name those too"
             )
 
 

@@ -195,7 +195,7 @@ class RecordIndexer:
                     good = good and (fresh or all(part.input_hash != earlier.requested for earlier in older))
                     if answer is not None:
                         if older or row in inputs:
-                            self._note_old_judged_inputs(end, row, answer, older)
+                            self._keep_older_input_hashes(end, row, answer, older)
                         inputs[row] = hash_judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
@@ -273,10 +273,11 @@ class RecordIndexer:
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
-    def _note_old_judged_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
-        """Note the input hashes that judgments of an answer had before."""
-        inputs = self._judged[end]
-        before = self._older_judged[end].setdefault(row, set())
+    def _keep_older_input_hashes(
+        self, answer_suffix: str, row: int, answer: str, older: Iterable[ItemContents]
+    ) -> None:
+        inputs = self._judged[answer_suffix]
+        before = self._older_judged[answer_suffix].setdefault(row, set())
         before.update(hash_judged_input(contents.content, answer) for contents in older)
         if row in inputs:
             before.add(inputs[row])

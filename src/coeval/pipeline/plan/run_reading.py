@@ -47,7 +47,7 @@ def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[Readi
 @contextmanager
 def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Reading[RunReader]]:
     """Open a run for reading; without a readable ``config.yaml``, all records count, and a note says so. With
-    ``is_look``, the results are shown to somebody. Raises UsageError: it is no run; StoreError: a file
+    ``is_look``, the results are shown to somebody. Raises UsageError: it is not a run; StoreError: a file
     cannot be read."""
     planned: Planned | None = None
     notes = list(_describe_missing_run_files(folder))
@@ -58,7 +58,7 @@ def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Readin
     with RunReader(folder.path, planned) as reader:
         looks = RecordedLooks(folder, reader)
         reader.looks = looks.current_look
-        if sentence := looks.describe_repeated_look(reader.looks):
+        if sentence := looks.describe_look_among_several(reader.looks):
             notes.append(sentence)
         if is_look and (unwritten := looks.record_look_if_new_and_unfinished()):
             notes.append(unwritten)
@@ -144,7 +144,7 @@ class RecordedLooks:
         share = self._new_look.items / tuned if tuned else 1.0
         return Looks(len(self._earlier_looks) + 1, max(share, 1e-6), growing)
 
-    def describe_repeated_look(self, looks: Looks) -> str:
+    def describe_look_among_several(self, looks: Looks) -> str:
         """Say how the tests of one look among several are meant; empty if it is the only one."""
         if not looks.is_repeated:
             return ""
@@ -156,13 +156,13 @@ class RecordedLooks:
     def record_look_if_new_and_unfinished(self) -> str:
         """Record that results of an unfinished run were shown, unless they were before. Return why that
         failed, or "": somebody without write access may look too."""
-        if self._status in ("", _FINISHED) or self._needs_no_recording:
+        if self._status in ("", _FINISHED) or self._is_empty_or_recorded:
             return ""
         return _append_look(self._folder, self._new_look)
 
     def record_finished_look_if_extended(self, planned: int, target: RunDir) -> str:
         """Record in ``target`` a look at a finished run of under ``planned`` items. Return as above."""
-        if self._status != _FINISHED or self._needs_no_recording:
+        if self._status != _FINISHED or self._is_empty_or_recorded:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")
         if planned <= int(items):  # what failed is asked for again: no more is bought than was planned
@@ -182,7 +182,7 @@ class RecordedLooks:
         return [look for look in self._recorded_looks if look.is_before(self._new_look)]
 
     @property
-    def _needs_no_recording(self) -> bool:
+    def _is_empty_or_recorded(self) -> bool:
         """Check whether no look at these scores need be recorded."""
         present = self._new_look
         return not present.scores or any(look.scores == present.scores for look in self._recorded_looks)

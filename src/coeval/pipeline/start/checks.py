@@ -132,7 +132,7 @@ def describe_check_code(config: Config) -> Iterator[str]:
 
 
 _RESCUE = (
-    "put meta.json back from a copy, or take the records over: another id, resume_from: {}, and the modes "
+    "restore meta.json from a copy, or reuse the records: another id, resume_from: {}, and the modes "
     "Extend for data_generation, response_collection and evaluation"
 )
 
@@ -161,7 +161,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     kept = [phase for phase, mode in modes.items() if mode != "New" and run.holds(phase)]
     if (start.continue_run or kept) and is_legacy(run.path):
         message = (
-            f"{run.path} has an older layout, which is read and not written; start another id with "
+            f"{run.path} has an older layout, which is read but not written; start another id with "
             f"experiment.resume_from: {run.path}"
         )
         yield Finding(("experiment", "id"), "V-14", message)
@@ -192,7 +192,7 @@ def _find_kept_followers_of_overwritten_phases(run: RunDir, modes: Mapping[Phase
 def _check_only_models_exist(model_names: list[str], only_models: tuple[str, ...]) -> Iterator[Finding]:
     for name in only_models:
         if name not in model_names:
-            message = f"{ONLY_MODELS} names '{name}', which is none of them"
+            message = f"{ONLY_MODELS} names '{name}', which is not one of them"
             yield Finding(("models",), "V-30", message, Suggestion(name, model_names, "models:"))
 
 

@@ -172,7 +172,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
         nouns: dict[str, str] = {name: "file" if name in PHASES[:2] else "record" for name in phases}
         counts = ", ".join(f"{pluralize(n, nouns[name])} of {name}" for name, n in converted.counts.items())
-        done = f"took over {source.path}, converted from an older layout: {counts}"
+        done = f"reused {source.path}, converted from an older layout: {counts}"
         return CopyResult(done, _describe_dropped_lines(converted.dropped_reasons))
     if "data_generation" in phases:
         inherit_origins(source, target)
@@ -183,13 +183,13 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
             if path.name in extended or (phase in PHASES[:2] and path.name == "proposals.jsonl"):
                 continue
             copied += copy_if_absent(path, target.folder(phase) / path.name)
-    return CopyResult(f"took over {copied} files of {source.path}")
+    return CopyResult(f"reused {copied} files of {source.path}")
 
 
 def _describe_dropped_lines(dropped: Sequence[str]) -> str | None:
     if not dropped:
         return None
-    lines = "line is no record and was" if len(dropped) == 1 else "lines are no records and were"
+    lines = "line is not a record and was" if len(dropped) == 1 else "lines are not records and were"
     return f"{len(dropped):,} {lines} left out, the first at {dropped[0]}"
 
 

@@ -82,7 +82,7 @@ async def sample_for_estimate(
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:
-            context.watcher.note(f"no samples of {spec.name}: an estimate runs no code")
+            context.watcher.note(f"no samples of {spec.name}: estimates run no code")
         elif (why := find_model_obstacle(spec, context.keys)) is None:
             askable.append(spec)
         else:
@@ -243,4 +243,4 @@ def _name_silent_teachers(config: Config, proposals: _ProposalBlueprint, result:
         ]
         silent = [name for name in teachers if name not in part.authors]
         if part.authors and silent:
-            yield f"{part.task}: {part.kind} is without what {join_names(silent)} would have proposed"
+            yield f"{part.task}: {part.kind} lacks proposals from {join_names(silent)}"

@@ -82,8 +82,8 @@ def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
         hidden = hide_credentials([model])[0]
         if differing := [name for name, value in bare.items() if hidden[name] != value]:
             raise UsageError(
-                f"models.{model['name']}.{differing[0]} holds a credential, which would come into the "
-                "new file as well; put it into a key file first"
+                f"models.{model['name']}.{differing[0]} holds a credential, which would end up in the "
+                "new file; put it into a key file first"
             )
 
 

@@ -175,7 +175,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
     experiment = config.experiment
     inherited = _sum_inherited_usage(config, folder, copying=not options.continue_run)
     if options.overwrite and (moved := move_phases_of_mode_new_aside(config, folder)) is not None:
-        watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
+        watcher.note(f"earlier records of phases that are New in {folder.path} are now in {moved}")
     source = find_source_run(config)
     if source is not None and not options.continue_run:
         copied = copy_inherited(config, source, folder)

@@ -33,7 +33,7 @@ from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route
-from coeval.store.record_index import subtract_usage, sum_recorded_usage
+from coeval.store.record_index import subtract_usage_down_to_0, sum_recorded_usage
 from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 
@@ -142,4 +142,4 @@ def sum_own_usage(folder: RunDir) -> dict[str, Usage]:
     if meta is not None and meta.resume_from is not None and meta.inherited is None:
         return {}
     whole = sum_recorded_usage(path for kind in RECORD_FILES for path in folder.files(kind))
-    return subtract_usage(whole, meta.inherited) if meta is not None and meta.inherited else whole
+    return subtract_usage_down_to_0(whole, meta.inherited) if meta is not None and meta.inherited else whole

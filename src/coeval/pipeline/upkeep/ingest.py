@@ -98,7 +98,7 @@ def _choose_target(
     if teacher is not None and not any(target.teacher == teacher for target in targets):
         names = dict.fromkeys(target.teacher for target in targets)
         raise UsageError(
-            f"--teacher {teacher}: no benchmark of {file} is named so; "
+            f"--teacher {teacher}: {file} has no such benchmark; "
             f"{Suggestion(teacher, names, 'benchmarks:').sentence()}"
         )
     if not matching:
@@ -227,7 +227,7 @@ def _refuse_same_or_other_items(target: IngestTarget, aside: Path, options: Inge
         raise _SameAsBefore
     if not options.replace:
         raise UsageError(
-            f"{target.path} holds other items already. --replace puts these in their place, and moves the "
+            f"{target.path} already holds other items. --replace puts these in their place, and moves the "
             "old ones to replaced/ in the run folder. Nothing was written."
         )
 
@@ -239,8 +239,8 @@ def _refuse_flawed_or_empty_table(harvest: Harvest, options: IngestOptions, item
         raise ConfigError(
             [
                 *harvest.describe_problems(),
-                f"{flawed} no item, of {pluralize(harvest.rows, 'row')}. Correct the table, or leave such "
-                "rows out with --skip-bad. Nothing was written.",
+                f"{flawed} no item, of {pluralize(harvest.rows, 'row')}. Correct the table, or skip such "
+                "rows with --skip-bad. Nothing was written.",
             ]
         )
     if not items:

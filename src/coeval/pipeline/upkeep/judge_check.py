@@ -77,7 +77,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     by_people = request.anchor.name == LABELS
     source = RunDir(request.anchor.parent if by_people else request.anchor)
     if not source.is_run():
-        raise UsageError(f"{request.anchor} is no run; name a run's folder, or its {LABELS}")
+        raise UsageError(f"{request.anchor} is not a run; name a run's folder, or its {LABELS}")
     config = load_config(source.config)
     if any(task.judging == "pairwise" for task in config.tasks):
         raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")
@@ -98,7 +98,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         _copy_items_and_answers(source, folder, items, {place.answer for place in scores})
     elif set(index_record_states(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
-            f"{folder.path} was begun with other items and did not end; give the same --items, "
+            f"{folder.path} was begun with other items and did not finish; give the same --items, "
             "or --start-over"
         )
     return JudgeCheck(judge.name, source, checked, folder, scores, continues)
@@ -115,8 +115,8 @@ def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
         raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {names}")
     if request.models is None and any(describe_user_code([judges[request.judge]])):
         raise UsageError(
-            f"--judge {request.judge} runs code, which no file names that was given here; give the "
-            "experiment file that does: --config FILE"
+            f"--judge {request.judge} runs code that no given file names; give the "
+            "experiment file that names it: --config FILE"
         )
     return judges[request.judge]
 

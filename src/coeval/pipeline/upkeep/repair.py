@@ -59,13 +59,13 @@ Reason: TypeAlias = Literal[
 REASONS: dict[Reason, str] = {
     "torn": "the last line was cut off",
     "unreadable": "no JSON",
-    "fields": "fields that are missing or of another type",
-    "item": "a hand-written item that cannot be used",
+    "fields": "missing fields, or fields of another type",
+    "item": "an unusable hand-written item",
     "id": "an id that does not name what the record is about",
     "value": "a good record without a value",
-    "level": "a score that is none of High, Medium, Low",
-    "factor": "a score for a factor that the rubric does not have",
-    "origin": "made from a record that is not there",
+    "level": "a score other than High, Medium, Low",
+    "factor": "a score for a factor that the rubric lacks",
+    "origin": "made from a missing record",
 }
 
 
@@ -166,7 +166,7 @@ class Examiner:
 
 
 def _classify_misfit(line: bytes, message: str) -> Flaw:
-    """Return what is wrong with JSON that is no record: an unknown level, or its fields."""
+    """Return what is wrong with JSON that is not a record: an unknown level, or its fields."""
     try:
         scores = decode(line, _LevelScores).scores
     except Undecodable:
@@ -282,18 +282,18 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     made = any(folder.holds(phase) for phase in PHASES if phase != "data_generation")
     if not folder.meta.exists() and not folder.config.exists() and not made:
         raise UsageError(
-            f"{folder.path} holds only items, which a start reads as they were written by hand; see what is "
-            "wrong with them by coeval run --config FILE --dry-run"
+            f"{folder.path} holds only items, which a start reads as hand-written; to see what is "
+            "wrong with them: coeval run --config FILE --dry-run"
         )
     if is_legacy(folder.path):
         raise UsageError(
-            f"{folder.path} has an older layout, which is read and never changed; start another id with "
-            f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
+            f"{folder.path} has an older layout, which is read but never changed; start another id with "
+            f"experiment.resume_from: {folder.path}, which converts it and leaves out what is not a record"
         )
     with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
         if not options.dry_run and any(file.invalid for file in report.files):
-            report.aside = _set_invalid_lines_aside_and_log(folder, report)
+            report.aside = _move_invalid_aside_and_mark_incomplete(folder, report)
         return report
 
 
@@ -408,7 +408,7 @@ def _examine_documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 # --- Mending
 
 
-def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Path:
+def _move_invalid_aside_and_mark_incomplete(folder: RunDir, report: RepairReport) -> Path:
     """Move invalid lines and documents to a folder of this repair, and log it in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
@@ -422,9 +422,8 @@ def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Pa
     errors = Appender(folder.errors)
     try:
         for file in touched:
-            errors.append(
-                _make_error_line(file, folder, aside)
-            )  # first, so that a kill leaves no unlogged move
+            # Logged first, so that a kill leaves no unlogged move.
+            errors.append(_make_error_line(file, folder, aside))
             _move_invalid_lines_or_document(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()
@@ -493,7 +492,7 @@ class MissingRecords(NamedTuple):
 
 def find_missing_records(folder: RunDir) -> MissingRecords:
     """Find what a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` is None
-    without a usable configuration, for the older layout, and if the folder is no run."""
+    without a usable configuration, for the older layout, and if the folder is not a run."""
     if not folder.is_run() or isinstance(config := load_run_config(folder), str):
         return MissingRecords(None, ())
     try:

@@ -213,7 +213,7 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 """
 
 
-def cost_section(evidence: RunEvidence) -> ReportSection:
+def cost_and_missing_section(evidence: RunEvidence) -> ReportSection:
     """Make the section of cost and of missing and failed records."""
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
@@ -225,7 +225,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
-    tables = (spending, costs, missing, failures, variance_components_table(measures.g_study))
+    tables = (spending, costs, missing, failures, scatter_by_source_table(measures.g_study))
     question = "What did it cost, and what is missing?"
     return ReportSection.with_rows("cost", question, texts, (), tables, spending.name)
 
@@ -244,7 +244,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     yield from perhaps
 
 
-def variance_components_table(study: GStudy | None) -> ReportTable:
+def scatter_by_source_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
     declared = MeasureTable("variance", "Sources of score variation, in points", ("Part",), Component)
     table = declared.fill({} if study is None else label_components(study.components))

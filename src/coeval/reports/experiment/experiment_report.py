@@ -34,7 +34,7 @@ from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.reports.charts.plots import HeatMap, heat_map
 from coeval.reports.content import Alert, Example, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
-from coeval.reports.experiment.cost_section import cost_section, value_section
+from coeval.reports.experiment.cost_section import cost_and_missing_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, opening_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -71,7 +71,7 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     pictures = [heat_map("win-matrix", title, grid)]
     texts = (
         *list(strength_and_bias_sentences(pairs))[3 * without_lead :],
-        *_strength_and_failed_pairs_sentences(pairs),
+        *_explain_strength_and_failed_pairs(pairs),
     )
     question, tables = "Who wins in comparisons of answers?", (strengths, rates, judges)
     return ReportSection.with_rows(
@@ -79,7 +79,7 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     )
 
 
-def _strength_and_failed_pairs_sentences(pairs: PairMeasures) -> Iterator[str]:
+def _explain_strength_and_failed_pairs(pairs: PairMeasures) -> Iterator[str]:
     yield (
         "Strength is the expected number of wins in 100 comparisons with the other students, by "
         "Bradley–Terry; a tie is half a win. Intervals are 95%, over items."
@@ -336,7 +336,7 @@ def _make_sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator
     if scored:
         for section in _SECTIONS:
             yield section(evidence)
-    yield cost_section(evidence)
+    yield cost_and_missing_section(evidence)
 
 
 def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:

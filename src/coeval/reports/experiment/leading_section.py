@@ -1,4 +1,4 @@
-"""Who leads, and is it sure?"""
+"""Who leads, and is it real?"""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ _STANDINGS_NOTE = (
     "Rows without a task are means over tasks. Without own: scores from pairwise differences, each by judges "
     "other than the two."
 )
-_FAILED = "Answers and judgments without a result in the whole run, whatever is chosen"
+_FAILED = "Answers and judgments without a result in the whole run, whatever is selected"
 _MISSING = "Expected scores that are missing, including those of failed answers; labels enter no score"
 _AT = "The score if all failed and missing answers had scored {}; – if nothing is missing"
-_ACCURACY = "Share of right labels in the whole run, whatever is chosen; not part of the score"
+_ACCURACY = "Share of right labels in the whole run, whatever is selected; not in the score"
 # Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
 _BY_LABEL = "No judge scored an answer, so students are ranked by how often they state the right label."
@@ -167,7 +167,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     )
     texts = texts if judged else (_BY_LABEL,)
     shown_in = ways.name if judged else labels.name
-    return ReportSection.with_rows("leads", "Who leads, and is it sure?", texts, pictures, tables, shown_in)
+    return ReportSection.with_rows("leads", "Who leads, and is it real?", texts, pictures, tables, shown_in)
 
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
@@ -220,8 +220,8 @@ def student_table(
         *(declared[field] for field in others),
         ReportColumn("failed", "Failed", "count", _FAILED, terminal=""),
         ReportColumn("missing", "Missing", "count", _MISSING),
-        ReportColumn("least", "Missing at 0", "points", _AT.format(0), "least"),
-        ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
+        ReportColumn("least", "Missing = 0", "points", _AT.format(0), "least"),
+        ReportColumn("most", "Missing = 100", "points", _AT.format(100), "most"),
     )
     return ReportTable("students", "Students", columns, tuple(rows), links=link_rows(rows, student=0))
 

@@ -21,7 +21,7 @@ from coeval.reports.experiment.benchmark_section import (
     item_problem_and_absent_value_sentences,
     item_table,
 )
-from coeval.reports.experiment.cost_section import variance_components_table
+from coeval.reports.experiment.cost_section import scatter_by_source_table
 from coeval.reports.experiment.experiment_report import pairs_section, people_section
 from coeval.reports.experiment.judges_section import (
     AGREEMENT_TABLE,
@@ -45,7 +45,7 @@ _OVER_JUDGES = (
     "Intervals treat items as a sample of what these teachers write; the second interval treats judges as a "
     "sample too. "
 )
-_BOUNDS = "least, most: bounds of the score, with everything missing at 0, or at 100."
+_BOUNDS = "least, most: bounds of the score, with all missing ones counted as 0, or as 100."
 
 
 def ranked_scores_table(measures: RunMeasures) -> ReportTable:
@@ -67,7 +67,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
         yield TEACHER_TABLE.fill(measures.teachers)
     if "g_study" in parts:
         yield score_reliability_table(measures.g_study)
-        yield variance_components_table(measures.g_study)
+        yield scatter_by_source_table(measures.g_study)
         yield judge_contribution_table(measures.g_study)
     if "robust" in parts and (measures.units or "students" not in parts):
         yield from _robust_tables(measures.robust)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.leaders import label_only_notes, opening_sentences, partial_student_sentences
+from coeval.analysis.measures.leaders import label_only_notes, opening_sentences, some_tasks_only_sentences
 from coeval.analysis.measures.ranking import (
     ExcludingSelfJudgments,
     rank_excluding_self_judgments,
@@ -84,7 +84,7 @@ class RunChoices(NamedTuple):
     def _chosen_count_sentences(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
-        yield from partial_student_sentences(chosen.measured.measures.ranking)
+        yield from some_tasks_only_sentences(chosen.measured.measures.ranking)
         yield from label_only_notes(grid, self.labelled)
 
 

@@ -241,9 +241,9 @@
     const share = likeness(text, other);
     if (share === null) return { said: "Differences are not marked: the texts are too long to compare." };
     const percent = `${Math.round(100 * share)}% of their words`;
-    if (share < LEAST_ALIKE) return { said: `Differences are not marked: the two share only ${percent}.` };
+    if (share < LEAST_ALIKE) return { said: `Differences are not marked: the texts share only ${percent}.` };
     const marks = [marked(text, other), marked(other, text)];
-    return marks.includes(null) ? { said: "Differences are not marked: the texts are too long to compare." } : { marks, said: `Marked: words that the other one lacks; the two share ${percent}.` };
+    return marks.includes(null) ? { said: "Differences are not marked: the texts are too long to compare." } : { marks, said: `Marked: words that the other text lacks; the two share ${percent}.` };
   }
 
   function answerCard(one, diff) {
@@ -338,8 +338,8 @@
         reference && all.length < 2 ? null : isText(detail.reference) ? make("details", {}, make("summary", {}, "Reference"), textBox(detail.reference)) : null,
         detail.evidence?.length ? make("details", {}, make("summary", {}, "Evidence"), ...detail.evidence.map((quote) => textBox(quote))) : null,
       ),
-      all.length ? make("div", { class: "chosen-answer", role: "group", "aria-label": "answers" }, chips) : make("p", { class: "note" }, "Nobody has answered this item yet."),
-      all.length ? make("p", { class: "compared" }, make("label", {}, "Beside it ", select), " ", said) : null,
+      all.length ? make("div", { class: "chosen-answer", role: "group", "aria-label": "answers" }, chips) : make("p", { class: "note" }, "No answers to this item yet."),
+      all.length ? make("p", { class: "compared" }, make("label", {}, "Compare with ", select), " ", said) : null,
       answers,
     );
     return { element, next: (step) => all.length && turn((at + step + all.length) % all.length) };

@@ -13,8 +13,8 @@
   const ORDERS = { id: "by id", worst: "worst answer first", disagreement: "judges disagree most", difficulty: "hardest first" };
   const BY_STUDENT = { highest: "highest of a student first", lowest: "lowest of a student first" };
   const SHORTCUTS = [
-    ["arrows, j k", "from cell to cell; past the last row to the next page"], ["Enter", "open a cell"], ["PageUp PageDown", "page of items"], ["/", "search"],
-    ["← → or j k", "in an item: the one before, the next"], ["n p", "in an item: next answer, the one before"], ["Esc", "back to all items"], ["?", "this list"],
+    ["arrows, j k", "move between cells; past the last row: next page"], ["Enter", "open a cell"], ["PageUp PageDown", "page of items"], ["/", "search"],
+    ["← → or j k", "in an item: previous or next item"], ["n p", "in an item: next or previous answer"], ["Esc", "back to all items"], ["?", "this list"],
   ];
 
   const choiceInAddress = () => new URLSearchParams(location.hash.startsWith("#items?") ? location.hash.slice(7) : "");
@@ -202,7 +202,7 @@
       const { rows, total, held } = this.page;
       const end = this.first + rows.length;
       const count = total.toLocaleString("en-US");
-      this.status.textContent = !total ? "No item fits." : `${count} ${total === 1 ? "item" : "items"}${total > rows.length ? `, ${(this.first + 1).toLocaleString("en-US")}–${end.toLocaleString("en-US")} shown` : ""}${held ? ` · ${held}` : ""}`;
+      this.status.textContent = !total ? "No item matches." : `${count} ${total === 1 ? "item" : "items"}${total > rows.length ? `, ${(this.first + 1).toLocaleString("en-US")}–${end.toLocaleString("en-US")} shown` : ""}${held ? ` · ${held}` : ""}`;
       const figures = this.source.figures?.(this.choice());
       this.figures.hidden = !figures;
       if (figures) this.figures.href = figures;
@@ -278,7 +278,7 @@
       if (!sets?.length) {
         this.one.hidden = true;
         this.list.hidden = false;
-        if (sets) this.status.textContent = `The item ${item} is not here.`;
+        if (sets) this.status.textContent = `There is no item ${item} here.`;
         return;
       }
       const [{ detail }] = sets;

@@ -37,7 +37,7 @@
     draw(rows, columns, facts) {
       const held = this.element.contains(document.activeElement);
       const sorting = document.activeElement?.closest("th")?.cellIndex;
-      const names = [["Item", "k-text", ""], ...columns.map(({ name, label, student }) => [label, "k-score", name, student]), ...(facts.spread ? [["Apart", "k-score", "how far judges are apart, in points"]] : []), ...(facts.noted ? [["Notes", "k-text", ""]] : [])];
+      const names = [["Item", "k-text", ""], ...columns.map(({ name, label, student }) => [label, "k-score", name, student]), ...(facts.spread ? [["Apart", "k-score", "disagreement of judges, in points"]] : []), ...(facts.noted ? [["Notes", "k-text", ""]] : [])];
       this.cells = [];
       const table = make(
         "table",

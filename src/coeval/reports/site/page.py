@@ -281,12 +281,12 @@ def encode_choice_json(report: Report, students: Sequence[str]) -> bytes:
         {
             "lead": _render_lead_and_forest(report, students),
             "status": report.shown_names.text(escape_line(report.facts[0])),
-            "tables": {name: _choice_table_json(tables.get(name)) for name in _CHOICE_TABLES},
+            "tables": {name: _rows_and_links_json(tables.get(name)) for name in _CHOICE_TABLES},
         }
     )
 
 
-def _choice_table_json(table: ReportTable | None) -> dict[str, Any]:
+def _rows_and_links_json(table: ReportTable | None) -> dict[str, Any]:
     if table is None:
         return {"rows": [], "links": []}
     rows = [

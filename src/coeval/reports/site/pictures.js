@@ -21,7 +21,7 @@ async function draw(figure) {
   else if (step) spec.height = rows.length * step;
   if (!rows.length || report.tables[table].empty) {
     drawn.get(figure)?.finalize();
-    place.replaceChildren("Nothing is chosen.");
+    place.replaceChildren("Nothing selected.");
     drawn.set(figure, NOTHING_DRAWN);
     return;
   }

@@ -173,7 +173,7 @@ async function copyTable(name, kind, said) {
     said.textContent = `Copied ${many(rows.length, "row")} as ${kind}.`;
     return;
   }
-  said.textContent = "The browser does not let this page copy: press Ctrl+C, or ⌘C.";
+  said.textContent = "The browser blocks copying: press Ctrl+C, or ⌘C.";
   const place = window.coevalItems.make("textarea", { readonly: true, rows: "6", "aria-label": `${table.title} as ${kind}` });
   place.value = text;
   tools.append(place);

@@ -23,7 +23,7 @@
     place("count").textContent = `${done.toLocaleString("en-US")} of ${total.toLocaleString("en-US")} labelled`;
     place("progress").value = total ? done / total : 1;
     if (question === null) {
-      place("question").replaceChildren(make("h2", {}, "All are labelled"), make("p", {}, "Close this page; Ctrl-C ends the command, and coeval analyze calibration shows what the labels say."));
+      place("question").replaceChildren(make("h2", {}, "All are labelled"), make("p", {}, "Close this page; Ctrl-C ends the command, and coeval analyze calibration shows the results."));
       place("levels").replaceChildren();
       return;
     }

@@ -69,7 +69,7 @@ class _LabelHandlers:
         return json_response(self._state())
 
     async def record_level(self, request: web.Request) -> web.Response:
-        body = await read_body(request, _LevelBody, "this is no label")
+        body = await read_body(request, _LevelBody, "this is not a label")
         await asyncio.to_thread(self._session.record_level, body.id, body.level)
         return json_response(self._state())
 

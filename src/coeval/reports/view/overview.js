@@ -142,7 +142,7 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
 
   async function compare() {
     const address = `/compare?${[...ticked].map((number) => `f=${number}`).join("&")}`;
-    place("said").textContent = "Being compared …";
+    place("said").textContent = "Comparing …";
     try {
       const answer = await fetch(address);
       if (!answer.ok) throw new Error((await answer.json()).error);
@@ -167,7 +167,7 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
     });
     place("folders-body").replaceChildren(
       make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "folders" }, make("table", { class: "cards" }, make("thead", {}, make("tr", {}, make("td"), COLUMNS.map(head))), make("tbody", {}, lines))),
-      shown.length ? "" : make("p", { class: "note" }, "No folder has these words."),
+      shown.length ? "" : make("p", { class: "note" }, "No folder matches."),
     );
     if (focused) place("folders-body").querySelector(`tr[data-id="${CSS.escape(focused)}"] :is(a, button, input)`)?.focus();
     drawChosen();

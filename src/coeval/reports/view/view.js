@@ -68,19 +68,19 @@
 
   function status(told) {
     const found = told.status;
-    if (!found) return [make("p", { class: "note" }, told.status_error ?? "Being read …")];
+    if (!found) return [make("p", { class: "note" }, told.status_error ?? "Loading …")];
     const spend = Object.entries(found.spend);
     return [
-      make("p", {}, make("span", { class: "state" }, stateOf(told) || "nobody is at work there"), [spentOf(found)].filter(Boolean).map((text) => ` · ${text}`)),
+      make("p", {}, make("span", { class: "state" }, stateOf(told) || "no process is working there"), [spentOf(found)].filter(Boolean).map((text) => ` · ${text}`)),
       phases(found),
       spend.length
         ? table(
-            "what models took",
+            "time and cost of models",
             ["model", "requests", "input tokens", "output tokens", "cost"],
             spend.map(([model, of]) => [named(model), count(of.requests), count(of.input_tokens), count(of.output_tokens), of.cost_usd === null ? "–" : dollars(of.cost_usd)]),
           )
         : null,
-      found.batches.length ? make("p", {}, `${count(found.batches.length)} batch ${found.batches.length === 1 ? "job" : "jobs"} on the way`) : null,
+      found.batches.length ? make("p", {}, `${count(found.batches.length)} batch ${found.batches.length === 1 ? "job" : "jobs"} in progress`) : null,
       found.errors.length
         ? make(
             "details",
@@ -104,7 +104,7 @@
     if (running && pace) {
       const rate = `${pace.per_minute.toLocaleString("en-US", { maximumFractionDigits: pace.per_minute < 10 ? 1 : 0 })} records a minute`;
       parts.unshift(make("p", { class: "eta" }, make("b", {}, `About ${lasting(pace.seconds_left)} left`), ` at ${rate}.${told.headline.length ? " Scores so far are provisional:" : ""}`));
-    } else if (running && told.headline.length) parts.unshift(make("p", { class: "eta" }, "The run goes on: scores so far are provisional."));
+    } else if (running && told.headline.length) parts.unshift(make("p", { class: "eta" }, "The run is in progress: scores are provisional."));
     return parts;
   }
 
@@ -149,7 +149,7 @@
 
   function results(told) {
     const found = told.results;
-    if (!found) return [make("p", { class: "note" }, told.error ?? "Being read …")];
+    if (!found) return [make("p", { class: "note" }, told.error ?? "Loading …")];
     const overall = found.students.filter((one) => one.task === null);
     const parts = [];
     if (overall.some((one) => one.score !== null)) {
@@ -195,7 +195,7 @@
       });
       return make("label", {}, box, " ", make("bdi", {}, other.name));
     });
-    place("beside").replaceChildren(make("fieldset", { class: "beside" }, make("legend", {}, "Beside it"), boxes));
+    place("beside").replaceChildren(make("fieldset", { class: "beside" }, make("legend", {}, "Compare with"), boxes));
   }
 
   async function folder(told) {
@@ -205,7 +205,7 @@
       [told.kind === "run" ? "run" : "output of eval-framework", stateOf(told), spentOf(told.status), told.facets ? `${count(told.facets.items)} items` : ""].filter(Boolean).map((fact) => make("span", {}, make("bdi", {}, fact))),
     );
     place("banner").hidden = !told.results?.simulated;
-    place("banner").textContent = "simulated models: numbers show the tool, not any real model";
+    place("banner").textContent = "simulated models: these numbers describe no real model";
     names = new Map(Object.entries(told.short ?? {}));
     for (const [name, short] of names) shortNames.set(name, short);
     const first = [told.headline, told.pace, told.status?.state];

@@ -55,7 +55,7 @@ _HEADERS = {
 }
 
 _PARAMETER = "token"
-_LOCKED = "open the address that coeval view printed: it holds the token (or start with --no-token)"
+_LOCKED = "open the address that coeval view printed: it contains the token (or start with --no-token)"
 
 
 class ViewToken:
@@ -145,7 +145,7 @@ async def _call_handler(request: web.Request, handler: Handler) -> web.StreamRes
     except StoreError as error:
         return refuse_request(500, str(error))
     except web.HTTPRequestEntityTooLarge:
-        return refuse_request(413, "that is more than a note may be")
+        return refuse_request(413, "the note is too long")
     except web.HTTPRedirection as way:
         return web.Response(status=way.status, headers={"Location": way.headers["Location"]})
     except web.HTTPException as error:
@@ -159,12 +159,12 @@ def _refuse_foreign_or_not_json(request: web.Request) -> web.Response | None:
         return refuse_request(403, f"this is served under 127.0.0.1 and localhost only, not under {host!r}")
     site = request.headers.get("Sec-Fetch-Site", "none")
     if site not in ("same-origin", "none") and not _is_page_visit(request):
-        return refuse_request(403, "this is answered to pages of its own only")
+        return refuse_request(403, "only pages of this server get an answer")
     if request.method in ("GET", "HEAD"):
         return None
     origin = request.headers.get("Origin")
     if site not in ("same-origin", "none") or origin not in (None, f"http://{host}"):
-        return refuse_request(403, "pages from elsewhere may not write here")
+        return refuse_request(403, "pages from other sites may not write here")
     if request.content_type != _JSON:
         return refuse_request(415, f"send {_JSON}")
     return None
@@ -303,7 +303,7 @@ class _ViewHandlers:
         """Return the report on a choice of scores, given as pairs of a dimension and a name."""
         choices = self._find_folder_and_mark_needed(request).choices
         if choices is None:
-            return refuse_request(503, "the report is being written; ask again in a moment")
+            return refuse_request(503, "the report is being written; try again in a moment")
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
         if len(pairs) > _MOST_NAMES:
             raise UsageError(f"choose by {_MOST_NAMES} names at most, not by {len(pairs)}")
@@ -332,7 +332,7 @@ class _ViewHandlers:
 
         page = await _query_items(folder, rows_with_openings)
         if page is None:
-            return refuse_request(503, "the records are being read; ask again in a moment")
+            return refuse_request(503, "the records are being read; try again in a moment")
         beside = {}
         for other in sorted(others):
             beside[other] = await _read_scores_in_other_folder(self._places.folders[other], choice, page)
@@ -350,7 +350,7 @@ class _ViewHandlers:
 
     async def record_flag_and_note(self, request: web.Request) -> web.Response:
         folder = self._find_folder_and_mark_needed(request)
-        body = await read_body(request, _MarkBody, "this is no mark")
+        body = await read_body(request, _MarkBody, "this is not a mark")
         detail = await _query_items(folder, lambda browser: browser.read_detail(body.item, body.task))
         if detail is None:
             return refuse_request(404, f"there is no item {body.item}")

@@ -241,7 +241,7 @@ class ViewedFolder:
         """Read the status again, which is cheap for any folder."""
         with self._catch_and_show_error():
             if not self.path.is_dir():
-                raise StoreError(f"{self.path} is gone; what is shown was read before")
+                raise StoreError(f"{self.path} is gone; this was read earlier")
             self._status_throttle.run_if_due(
                 (find_writer_pid(self.path), self._stamp_and_note_latest_change(with_status=True)),
                 self._read_status,
@@ -436,7 +436,7 @@ class ViewedPlaces:
         for path in paths:
             if not path.is_dir():
                 problem = "is a file; name a folder" if path.exists() else "is not there"
-                wanted = "a run, an output of eval-framework, or one with these"
+                wanted = "a run, an output of eval-framework, or a folder with these"
                 raise UsageError(escape_line(f"{path} {problem}: {wanted}"))
             if is_readable(path):
                 self._add_folder_unless_known(path)
@@ -444,7 +444,7 @@ class ViewedPlaces:
                 self._parents[path] = path if list_sweep_steps(path) else None
         self._add_new_folders()
         if not self.folders:
-            problem = "nothing to show: no run, no output of eval-framework, and no folder with such"
+            problem = "nothing to show: no run, no output of eval-framework, no folder with these"
             raise UsageError(escape_line(f"{', '.join(map(str, paths))}: {problem}"))
         for folder in self.folders if len(self.folders) <= _READ_AT_ONCE else ():
             folder.needed = True

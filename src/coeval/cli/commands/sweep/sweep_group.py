@@ -27,7 +27,7 @@ def sweep(
     ] = False,
     status: Annotated[
         bool,
-        typer.Option("--status", help="Show the progress of OUT, also during a sweep; needs only --out."),
+        typer.Option("--status", help="Show the sweep's progress, also while it runs; needs only --out."),
     ] = False,
     log_level: Annotated[LogLevel, typer.Option(help="DEBUG also shows tracebacks.")] = "INFO",
     **settings: Any,  # noqa: ARG001  the context has them, and which of them were given
@@ -48,7 +48,7 @@ def sweep(
       coeval sweep --out outputs/run_a --status
 
     \b
-    Exit codes: 0 complete, 1 wrong request, 2 no server came up,
+    Exit codes: 0 complete, 1 usage error, 2 no server started,
     3 finished with gaps or failed jobs, 130 interrupted (finished work is on disk).
     """
     if context.invoked_subcommand is not None:
@@ -78,7 +78,7 @@ app.callback()(sweep)
 _Steps: TypeAlias = Annotated[str | None, typer.Option(metavar="120,240", help="Only these steps.")]
 _Tasks: TypeAlias = Annotated[str | None, typer.Option(metavar="ifeval,…", help="Only these tasks.")]
 _Pattern: TypeAlias = Annotated[
-    str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
+    str, typer.Option(metavar="PATTERN", help="Name pattern of the checkpoint folders.")
 ]
 
 
@@ -95,8 +95,8 @@ def submit(
 ) -> None:
     """Submit a checkpoint to a running coeval sweep --watch, and return at once.
 
-    The queue is kept in the sweep's folder, also when no sweep is running yet or it
-    is restarted. A checkpoint that is overwritten counts as another one.
+    The queue is kept in the sweep's folder, whether or not a sweep is running. An
+    overwritten checkpoint counts as a new one.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def submit(
       coeval sweep submit --out outputs/run_a --step 240 --path ckpts/run_a/step_240 --wait
 
     \b
-    Exit codes: 0 submitted (with --wait: scored), 1 wrong request, 3 it failed or has gaps, 130 interrupted.
+    Exit codes: 0 submitted (with --wait: scored), 1 usage error, 3 it failed or has gaps, 130 interrupted.
     """
     from coeval.cli import streams
     from coeval.sweeps.submission import explain_idle_sweep, submit_checkpoint
@@ -126,7 +126,7 @@ def aggregate(
             "--out",
             "--out-dir",
             metavar="DIR",
-            help="The folder with the checkpoints' folders. Example: --out outputs/run_a",
+            help="The folder with the checkpoint folders. Example: --out outputs/run_a",
         ),
     ],
     steps: _Steps = None,
@@ -135,15 +135,13 @@ def aggregate(
         str | None,
         typer.Option(
             metavar="ifeval=8,…",
-            help="Number of samples expected: missing ones are reported, and runs beyond it do not count.",
+            help="Expected number of samples: missing ones are reported, and runs beyond it do not count.",
         ),
     ] = None,
     name_pattern: _Pattern = "step_{step}",
     base: Annotated[
         int | None,
-        typer.Option(
-            metavar="STEP", help="Compare checkpoints with this step; without it, with the first one."
-        ),
+        typer.Option(metavar="STEP", help="Compare checkpoints with this step; default: the first one."),
     ] = None,
 ) -> None:
     """Aggregate the samples of each checkpoint, and draw conclusions.
@@ -154,7 +152,7 @@ def aggregate(
     sampling and judging are equal; others, and unfinished ones, are left out and
     reported. No model is called. docs/training-runs.md explains the figures.
 
-    Exit codes: 0 all there, 1 wrong request, 3 something is missing.
+    Exit codes: 0 complete, 1 usage error, 3 something is missing.
 
     \b
     Examples:
@@ -193,7 +191,7 @@ def judges(
         list[str],
         typer.Option(
             metavar="NAME=DIR",
-            help="A judge's folder: an output folder, or that of a whole sweep. Once for each judge.",
+            help="A judge's output folder, or the folder of a whole sweep. Repeat for each judge.",
         ),
     ],
     tasks: _Tasks = None,
@@ -205,7 +203,7 @@ def judges(
 ) -> None:
     """Compare judges: means, paired differences, order of checkpoints.
 
-    No model is called. Items are paired, samples that only one of them judged are left out, and answers that
+    No model is called. Items are paired, samples that only one judge scored are left out, and answers that
     differ between the folders are reported. docs/training-runs.md explains the figures.
 
     \b
@@ -239,7 +237,7 @@ def plot(
         list[str],
         typer.Option(
             metavar="NAME=DIR",
-            help="A training run by a name of yours, and the folder of its checkpoints' folders; repeatable. "
+            help="A name for a training run, and the folder that holds its checkpoint folders; repeatable. "
             "Example: --runs run_a=outputs/run_a",
         ),
     ],
@@ -250,7 +248,7 @@ def plot(
         list[str] | None,
         typer.Option(
             metavar="NAME=PATTERN",
-            help="What a run's checkpoints' folders are called; repeatable.",
+            help="Name pattern of a run's checkpoint folders; repeatable.",
             show_default="step_{step}",
         ),
     ] = None,
@@ -273,7 +271,7 @@ def plot(
         --steps 120,240,360 --show-errorbar sem --plot-dir outputs/plots
 
     \b
-    Exit codes: 0 drawn, 1 wrong request.
+    Exit codes: 0 drawn, 1 usage error.
     """
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
@@ -310,7 +308,7 @@ def _parse_named_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
         if not (name and folder):
             raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
         if name in folders:
-            raise UsageError(f"{flag} {text}: the name {name} already refers to {folders[name]}")
+            raise UsageError(f"{flag} {text}: {name} already names {folders[name]}")
         if not Path(folder).is_dir():
             raise UsageError(f"{flag} {text}: there is no folder {folder}")
         folders[name] = Path(folder)

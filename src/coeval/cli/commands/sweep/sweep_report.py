@@ -98,12 +98,12 @@ class SweepView(Progress):
         self._problems_printed += len(problems)
         for problem in problems:
             if not problem.given_up:  # those are told at the end
-                warn_in_lines(self._console, f"{problem.what} is tried again: {problem.why}")
+                warn_in_lines(self._console, f"{problem.what} is retried: {problem.why}")
         for _, name, progress in self._board.list_slots():
             why = "" if progress is None else progress.restarted
             if name is not None and why and self._restarts.get(name) != why:
                 self._restarts[name] = why
-                warn_in_lines(self._console, f"{name}: its server ended and is restarted: {why}")
+                warn_in_lines(self._console, f"{name}: its server ended and is being restarted: {why}")
 
     def _print_new_status_line(self) -> None:
         busy = [slot for slot in self._board.list_slots() if slot.worker is not None]
@@ -205,18 +205,18 @@ def print_sweep_status(settings: SweepSettings) -> None:
     """Print checkpoints, tasks and running workers of a sweep. Raises UsageError: there is none."""
     console = streams.results()
     if settings.out is None:
-        raise UsageError("--out is missing: the folder whose sweep is to be shown")
+        raise UsageError("--out is missing: name the sweep's folder")
     out = Path(settings.out)
     own = sweep_folder(out)
     try:
         plan = JobPlan.read(own)
     except FileNotFoundError:
-        raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
+        raise UsageError(f"{out} holds no sweep; start one with coeval sweep") from None
     table = JobTable(out, plan)
     complete_checkpoints = _print_job_table_and_count_complete(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer_pid()
-    state = "no sweep is running" if writer is None else f"process {writer} is at work on it"
+    state = "no sweep is running" if writer is None else f"process {writer} is running it"
     say(console, state, "dim")
     for line in _describe_unfinished_workers(own / WORKERS):
         say(console, line)
@@ -285,13 +285,13 @@ def print_sweep_outcome(board: SweepBoard, sweep: Sweep, results: Console, messa
         done += f"; {board.jobs_before:,} were already done"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
-        say(results, f"{pluralize(board.unjudged, 'job')} answered and not judged; --judge does that")
+        say(results, f"{pluralize(board.unjudged, 'job')} answered but not judged; use --judge")
     for gap in board.gaps:
         warn_in_lines(messages, gap)
     if board.cost_usd:
         say(messages, f"judging: {dollars(board.cost_usd)}")
     if board.interrupted:
-        say(messages, "Interrupted; what was finished is on disk, and the same command resumes there.")
+        say(messages, "Interrupted; finished work is on disk; the same command resumes.")
     return board.exit_code
 
 
@@ -344,7 +344,7 @@ def _print_judging_estimate(sweep: Sweep, estimate: SweepEstimate, console: Cons
 
 # --- The command
 
-_AT_ONCE = "Stopped at once; what was finished is on disk, and the same command resumes there."
+_AT_ONCE = "Stopped at once; finished work is on disk; the same command resumes."
 FIRST_KEYS = "checkpoints:, out: and tasks:"
 
 

@@ -79,7 +79,7 @@ def print_aggregates_and_check_gaps(
     for row in aggregated:
         for task in everywhere:
             figures = row.tasks.get(task)
-            notes = row.unscored.get(task, ("there are no results",)) if figures is None else figures.notes
+            notes = row.unscored.get(task, ("no results",)) if figures is None else figures.notes
             gaps = gaps or figures is None or not figures.complete
             for note in notes:
                 steps_by_note.setdefault((task, note), []).append(str(row.checkpoint.step))
@@ -144,4 +144,4 @@ def _print_task_judges(task: TaskJudges, console: Console) -> None:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"
             same = f"only {100 * step.same_answers:.0f}% of the answers{where} are the same in both folders"
-            warn(console, f"{same}: part of the difference may be theirs")
+            warn(console, f"{same}: this may explain part of the difference")

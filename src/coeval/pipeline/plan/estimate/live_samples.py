@@ -149,11 +149,11 @@ class _LiveSamples:
 
     async def request_samples(self, asking: Asking) -> None:
         for setup in self._setups:
-            self._items[setup.task.name] = list(islice(self._load_recorded_items_adding_lengths(setup), _FEW))
+            self._items[setup.task.name] = list(islice(self._load_few_items_adding_lengths(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]
-        await self._do_samples("data_generation", self._make_item_works(asking))
-        await self._do_samples("response_collection", self._make_answer_works(asking))
-        await self._do_samples("evaluation", self._make_judgment_works(asking))
+        await self._request_and_keep_samples("data_generation", self._make_item_works(asking))
+        await self._request_and_keep_samples("response_collection", self._make_answer_works(asking))
+        await self._request_and_keep_samples("evaluation", self._make_judgment_works(asking))
 
     # --- what is asked -----------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class _LiveSamples:
             self._count_calls(phase, setup, model.name) for setup, model in casts if model.called_name == name
         )
 
-    def _load_recorded_items_adding_lengths(self, setup: TaskSetup) -> Iterator[PreparedItem]:
+    def _load_few_items_adding_lengths(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded
         for (task, _), items in recorded.items_by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
@@ -266,10 +266,10 @@ class _LiveSamples:
 
     # --- what comes of it --------------------------------------------------------------------
 
-    async def _do_samples(self, phase: Phase, works: Iterable[_Work]) -> None:
-        await asyncio.gather(*(self._do_sample(phase, work) for work in works))
+    async def _request_and_keep_samples(self, phase: Phase, works: Iterable[_Work]) -> None:
+        await asyncio.gather(*(self._request_and_keep_sample(phase, work) for work in works))
 
-    async def _do_sample(self, phase: Phase, work: _Work) -> None:
+    async def _request_and_keep_sample(self, phase: Phase, work: _Work) -> None:
         """Request a sample, add its lengths, and keep it for later phases."""
         record = await self._request_record(work)
         if record is None or not records.is_good(record):

@@ -295,7 +295,7 @@ class _TaskShapes:
         """Return attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
-        return [samples.draw_sample(n).values for n in range(1, number + 1)]
+        return [samples.draw_sample(n).prompt_variables for n in range(1, number + 1)]
 
 
 def _measure_prompts(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
@@ -347,7 +347,7 @@ def summarise_estimate(estimate: Estimate) -> Iterator[str]:
     total = estimate.total
     cost = "cost unknown"
     if total.cost_usd is not None:
-        plus = ", and what models without a known price cost" if estimate.unpriced else ""
+        plus = ", plus models without a known price" if estimate.unpriced else ""
         cost = f"{dollars(total.cost_usd.central)} ({format_usd_range(total.cost_usd)}){plus}"
     amount = f"{format_calls(total.calls)} calls, {format_tokens(total.tokens)} tokens"
     yield f"{amount}, {cost}, {format_duration(estimate.hours)}."
