@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 
 from coeval.analysis.comparison.lower_bound import (
     ONE_SIDED,
-    p_value_of_allowed_loss,
+    p_value_of_loss_within_allowed,
     probability_at_most_zero,
 )
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
@@ -75,7 +75,7 @@ def stopped(kind: Kind, mean: float, loss: float, drop: float, items: int, repea
         strata = [PairedScores(*pair, once)]
         one = paired_difference(strata)
         worse = (one.p or 1.0) < ALPHA and one.difference < -drop
-        found.append((worse and p_value_of_allowed_loss(strata, drop) < ALPHA, worse))
+        found.append((worse and p_value_of_loss_within_allowed(strata, drop) < ALPHA, worse))
     return Stopped(*np.mean(found, axis=0).tolist())
 
 

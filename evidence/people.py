@@ -23,7 +23,7 @@ from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.people.calibration import (
     LabelledStratum,
     LineInWeight,
-    estimate_line_in_weight,
+    estimate_mean_as_line_in_weight,
     estimate_powered_difference,
     estimate_powered_mean,
 )
@@ -133,7 +133,7 @@ def measure(world: World, repeats: int, seed: int = 0) -> Found:
         by_labels = [mean.alone_bounds.high - mean.alone_bounds.low for mean in means]
         wider = [one > other + 1e-12 for one, other in zip(width, by_labels, strict=True)]
         ahead = [
-            sure_pairs([estimate_line_in_weight(change(strata), ITEMS) for strata in students])
+            sure_pairs([estimate_mean_as_line_in_weight(change(strata), ITEMS) for strata in students])
             for change in (as_if_labelled, alone, list)
         ]
         named = [leader(pairs) for pairs in ahead]

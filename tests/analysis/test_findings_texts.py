@@ -13,7 +13,7 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.measure_tree import NOT_MEASURED
 from coeval.analysis.panel.bias_ledger import AdjustedBias, FamilyBias, JudgeBiases
 from coeval.analysis.panel.panel_findings import judge_bias_sentences
-from coeval.core.figures import points_difference_text
+from coeval.core.figures import plus_minus_or_bracketed
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from coeval.core.figures import points_difference_text
 def test_a_lopsided_interval_is_shown_with_both_bounds(
     bounds: tuple[float, float, float], shown: str
 ) -> None:
-    assert points_difference_text(*bounds) == shown
+    assert plus_minus_or_bracketed(*bounds) == shown
 
 
 def judged(**favours: float) -> dict[str, JudgeMeasures]:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from coeval.analysis.comparison.lower_bound import (
-    bound_of_b_minus_a,
-    bound_with_missing_at_worst,
     count_items_to_decide,
-    p_value_of_allowed_loss,
+    lower_bound_of_b_minus_a,
+    lower_bound_with_missing_at_worst,
+    p_value_of_loss_within_allowed,
 )
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.pairing import ScoredPairs
@@ -29,14 +29,16 @@ def scored(
 @pytest.mark.parametrize("n", [1, 2, 10, 100, 541, 20_000])
 @pytest.mark.parametrize("alpha", [0.025, 0.001])
 def test_where_no_pair_differs_it_is_exact(n: int, alpha: float) -> None:
-    assert bound_of_b_minus_a([scored(np.zeros(n))], alpha) == pytest.approx(alpha ** (1 / n) - 1, abs=2e-5)
+    assert lower_bound_of_b_minus_a([scored(np.zeros(n))], alpha) == pytest.approx(
+        alpha ** (1 / n) - 1, abs=2e-5
+    )
 
 
 @pytest.mark.parametrize(("lost", "n"), [(1, 10), (5, 10), (2, 40), (7, 300), (300, 301)])
 def test_of_items_that_are_lost_or_kept_it_is_the_bound_of_clopper_and_pearson(lost: int, n: int) -> None:
     differences = np.repeat([-1.0, 0.0], [lost, n - lost])
     oracle = stats.binomtest(lost, n).proportion_ci(0.95, "exact").high
-    assert bound_of_b_minus_a([scored(differences)]) == pytest.approx(-oracle, abs=2e-5)
+    assert lower_bound_of_b_minus_a([scored(differences)]) == pytest.approx(-oracle, abs=2e-5)
 
 
 def test_of_graded_scores_it_is_the_quantile_of_random_weights() -> None:
@@ -51,7 +53,7 @@ def test_of_graded_scores_it_is_the_quantile_of_random_weights() -> None:
     shares[6] = 2.0
     times = draw.exponential(size=(200_000, 40)) * shares
     simulated = np.quantile(times @ values / times.sum(axis=1), 0.025)
-    found = bound_of_b_minus_a([scored(differences, weights, clusters)])
+    found = lower_bound_of_b_minus_a([scored(differences, weights, clusters)])
     assert found == pytest.approx(simulated, abs=0.004)
     assert found < differences.mean() - stats.sem(differences) * stats.t.ppf(0.975, 39)
 
@@ -60,7 +62,7 @@ def test_over_tasks_each_counts_alike() -> None:
     draw = np.random.default_rng(2)
     small, large = draw.normal(0.3, 0.1, 30).clip(-1, 1), draw.normal(-0.3, 0.1, 3_000).clip(-1, 1)
     middle = (small.mean() + large.mean()) / 2
-    assert middle - 0.2 < bound_of_b_minus_a([scored(small), scored(large)]) < middle - 0.03
+    assert middle - 0.2 < lower_bound_of_b_minus_a([scored(small), scored(large)]) < middle - 0.03
 
 
 def with_missing(differences: Floats, missing: int) -> ScoredPairs:
@@ -73,10 +75,12 @@ def test_over_tasks_of_which_one_misses_more_it_is_no_better_than_the_worst_case
     """The task that is scored whole loses; the one that is hardly scored gains on what is."""
     strata = [with_missing(np.full(1_000, -0.4), 0), with_missing(np.full(1_000, 0.4), 9_000)]
     worst = float(np.mean([one.low for one in strata]))
-    assert worst - 0.01 < bound_with_missing_at_worst(strata) < worst
+    assert worst - 0.01 < lower_bound_with_missing_at_worst(strata) < worst
     one = with_missing(np.repeat([-1.0, 0.0], [5, 95]), 25)
-    assert bound_with_missing_at_worst([one]) == pytest.approx(0.8 * bound_of_b_minus_a([one.pairs]) - 0.2)
-    assert bound_with_missing_at_worst([one, one]) < one.low
+    assert lower_bound_with_missing_at_worst([one]) == pytest.approx(
+        0.8 * lower_bound_of_b_minus_a([one.pairs]) - 0.2
+    )
+    assert lower_bound_with_missing_at_worst([one, one]) < one.low
 
 
 @pytest.mark.process
@@ -86,7 +90,7 @@ def test_strata_that_count_unlike_are_a_quantile_of_random_weights() -> None:
     weights = np.repeat([0.9 / 30, 0.3 / 60], [30, 60])
     times = draw.exponential(size=(200_000, 91)) * np.append(weights, weights.max())
     simulated = np.quantile(times @ np.append(np.concatenate(parts), -1.0) / times.sum(axis=1), 0.025)
-    found = bound_of_b_minus_a([scored(part) for part in parts], shares=[0.9, 0.3])
+    found = lower_bound_of_b_minus_a([scored(part) for part in parts], shares=[0.9, 0.3])
     assert found == pytest.approx(simulated, abs=0.004)
 
 
@@ -115,7 +119,7 @@ def test_a_loss_of_the_margin_passes_seldom(mean: float) -> None:
     passed = naive = 0
     for _ in range(400):
         lost = (draw.random(30) < mean).astype(float)
-        passed += bound_of_b_minus_a([scored(-lost)]) > -mean
+        passed += lower_bound_of_b_minus_a([scored(-lost)]) > -mean
         error = lost.std(ddof=1) / np.sqrt(30)
         naive += -lost.mean() - stats.t.ppf(0.975, 29) * error > -mean
     assert passed / 400 <= 0.025 + 2.6 * np.sqrt(0.025 * 0.975 / 400)
@@ -133,12 +137,14 @@ def test_a_loss_that_is_allowed_is_seldom_called_more(items: int, mean: float, d
         hard = draw.normal(size=items)
         a, b = (stats.norm.cdf((hard + draw.normal(size=items)) / np.sqrt(2)) for _ in range(2))
         pairs = [PairedScores((a < mean) * 1.0, (b < mean - drop) * 1.0, np.ones(items))]
-        found.append((p_value_of_allowed_loss(pairs, drop), p_value_of_allowed_loss(pairs, 0.0)))
+        found.append(
+            (p_value_of_loss_within_allowed(pairs, drop), p_value_of_loss_within_allowed(pairs, 0.0))
+        )
     assert np.mean([p < 0.05 for p, _ in found]) <= 0.045  # 2.5%, and twice its standard error
     assert all(p >= of_none for p, of_none in found)
 
 
 def test_a_loss_that_is_far_beyond_what_is_allowed_is_called_so() -> None:
     lost = PairedScores(np.ones(200), np.repeat([0.0, 1.0], [40, 160]), np.ones(200))
-    assert p_value_of_allowed_loss([lost], 0.1) < 0.001
-    assert p_value_of_allowed_loss([lost], 0.2) == 1.0
+    assert p_value_of_loss_within_allowed([lost], 0.1) < 0.001
+    assert p_value_of_loss_within_allowed([lost], 0.2) == 1.0

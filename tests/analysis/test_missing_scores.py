@@ -36,7 +36,7 @@ from coeval.analysis.panel.bias_ledger import (
 from coeval.analysis.panel.panel_reading import (
     estimate_biases_by_judge,
     estimate_judge_residuals,
-    family_biases_by_judge,
+    family_and_self_biases,
     model_families,
     model_family,
 )
@@ -420,7 +420,7 @@ def test_a_favour_is_tested_as_a_regression_of_the_cells_does_it() -> None:
         frame[f"kin{place}"] = (kin.ravel() & (judge == place)).astype(int)
     terms = " + ".join(f"kin{place}" for place in range(len(grid.judges)))
     fit = formula.ols(f"view ~ C(student) + C(judge) + {terms}", pandas.DataFrame(frame)).fit()
-    favours = family_biases_by_judge(grid, families)
+    favours = family_and_self_biases(grid, families)
     for place, name in enumerate(grid.judges):
         found = favours[name]["family"]
         assert found.p == pytest.approx(fit.pvalues[f"kin{place}"], rel=1e-6)

@@ -20,7 +20,7 @@ from coeval.analysis.people.calibration import (
     LabelledStratum,
     count_labels_needed,
     estimate_best_weight,
-    estimate_line_in_weight,
+    estimate_mean_as_line_in_weight,
     estimate_powered_difference,
     estimate_powered_mean,
 )
@@ -32,7 +32,11 @@ from coeval.analysis.people.label_questions import (
     make_empty_labels,
 )
 from coeval.analysis.people.labelled_rows import PANEL, match_labels_to_rows
-from coeval.analysis.people.people_measures import PeopleMeasures, labels_needed_sentences, people_sentences
+from coeval.analysis.people.people_measures import (
+    PeopleMeasures,
+    labels_needed_sentences,
+    people_leader_sentences,
+)
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import response_id
@@ -78,7 +82,7 @@ def test_the_plain_case_is_that_of_ppi_python(
     """The figures are those of ppi-python 0.2.3: ``ppi_mean_pointestimate`` and ``ppi_mean_ci``."""
     one = stratum(*sample(*data))
     assert estimate_best_weight([one]) == pytest.approx(weight, abs=1e-9)
-    parts = estimate_line_in_weight([one], len(one.judged), uncorrected=True)
+    parts = estimate_mean_as_line_in_weight([one], len(one.judged), uncorrected=True)
     assert parts.value_at(weight) == pytest.approx(value, abs=1e-9)
     assert np.sqrt(parts.variance_at(weight)) == pytest.approx(error, abs=1e-9)
 
@@ -110,7 +114,7 @@ def test_all_labels_alike_still_have_a_width() -> None:
     found = estimate_powered_mean([stratum(ones, ones, np.ones(100))], 130)
     assert (found.value, found.bounds.high) == (1.0, 1.0)
     assert 0.8 < found.bounds.low < 0.99
-    parts = estimate_line_in_weight([stratum(ones, ones, np.ones(100))], 130)
+    parts = estimate_mean_as_line_in_weight([stratum(ones, ones, np.ones(100))], 130)
     same = estimate_powered_difference(parts, parts)
     assert same.difference == 0
     assert same.low < 0 < same.high
@@ -126,7 +130,7 @@ def test_students_labelled_on_the_same_items_are_compared_on_them() -> None:
         true = np.clip(0.5 + gain + 0.25 * item + 0.05 * rng.normal(size=400), 0, 1)
         judged = np.clip(true + 0.1 * rng.normal(size=400), 0, 1)
         both.append(LabelledStratum(np.where(few, true, np.nan), judged, np.arange(400)))
-    first, second = (estimate_line_in_weight([one], 400) for one in both)
+    first, second = (estimate_mean_as_line_in_weight([one], 400) for one in both)
     paired = estimate_powered_difference(second, first)
     assert paired.p is not None
     assert paired.p < 0.001
@@ -295,7 +299,7 @@ def test_items_that_came_after_the_draw_are_outside_it(tmp_path: Path) -> None:
         assert student.people[:3] == pytest.approx(before.whole_scale.students[name].people[:3])
     assert any(
         "40 items, or answers to them, were added after the labels were drawn" in said
-        for said in people_sentences(after)
+        for said in people_leader_sentences(after)
     )
     label_all(labelled, tmp_path / "again", n=80, people=("ben",))
     again = people_of(tmp_path / "again")
@@ -326,12 +330,12 @@ def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
     rng = np.random.default_rng(4)
     few = np.arange(40) < 12
     one, same, other = (
-        estimate_line_in_weight(
+        estimate_mean_as_line_in_weight(
             [LabelledStratum(np.where(known, rng.random(40), np.nan), rng.random(40), np.arange(40))], 40
         )
         for known in (few, few, ~few & (np.arange(40) < 24))
     )
-    assert ((one - same).freedom, (one - other).freedom) == (11, 22)
+    assert ((one - same).degrees_of_freedom, (one - other).degrees_of_freedom) == (11, 22)
 
 
 @pytest.mark.process
@@ -354,7 +358,7 @@ def test_labels_put_students_on_the_human_scale(found: PeopleMeasures) -> None:
         assert student.judged.value is not None
         assert student.people.value < student.judged.value - 0.05
         assert student.labels == 30
-    assert any("cem leads" in sentence for sentence in people_sentences(found))
+    assert any("cem leads" in sentence for sentence in people_leader_sentences(found))
     assert found.judges[PANEL].count == 180
     [goal] = labels_needed_sentences(scale)
     assert goal.startswith("± 3 points for each student takes")
@@ -410,7 +414,7 @@ def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(
     after = people_of(folder)
     assert (after.hand_picked, after.stale, after.unfit, after.damaged) == (1, 2, 1, 2)
     assert after.labels == before.labels
-    said = [*people_sentences(after)]
+    said = [*people_leader_sentences(after)]
     assert "1 label with a level that the scale lacks: in no estimate." in said
     assert "2 lines of labels.jsonl damaged: in no estimate." in said
     assert after.scales == before.scales
@@ -458,7 +462,7 @@ def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
     scale = found.scales[ALL_FACTORS]
     assert scale.students["ann"].people.value is None  # two others are too few
     assert set(scale.pairs) == {("bob", "cem")}
-    said = " ".join(people_sentences(found))
+    said = " ".join(people_leader_sentences(found))
     assert "ann: too few labels" in said
     assert "better than every other student with labels of its own (bob, cem)." in said
 
@@ -466,11 +470,11 @@ def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_bias_that_is_not_significant_is_said_to_be_so(found: PeopleMeasures) -> None:
     panel = found.judges[PANEL]
-    assert any(sentence.startswith("Judges give ") for sentence in people_sentences(found))
+    assert any(sentence.startswith("Judges give ") for sentence in people_leader_sentences(found))
     doubtful = replace(panel, bias=panel.bias._replace(value=-0.074, low=-0.173, high=0.026))
     [said] = [
         sentence
-        for sentence in people_sentences(replace(found, judges={PANEL: doubtful}))
+        for sentence in people_leader_sentences(replace(found, judges={PANEL: doubtful}))
         if sentence.startswith("Judges show no significant bias")
     ]
     assert "they give 7.4 points less than people (" in said
@@ -481,4 +485,4 @@ def test_a_bias_that_is_not_significant_is_said_to_be_so(found: PeopleMeasures) 
 def test_people_are_written_as_elsewhere(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run", ("anna", "ben")))
     assert [*found.agreement_by_person_name] == [("anna", "ben")]
-    assert "human:" not in " ".join(people_sentences(found))
+    assert "human:" not in " ".join(people_leader_sentences(found))

@@ -201,12 +201,12 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_a_run_may_be_read_while_it_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge and a factor that come up once the files were read are left for the next reading."""
     run.judged(1, "s", "j", {"a": "High"})
-    made = RunReader._on_table_made
+    made = RunReader._note_items_beyond_limits
 
     def append_then_go_on(self: RunReader, stage: Stage) -> None:
         run.evaluation(1, "s", "j", {"a": "High", "new": "Low"})
         run.evaluation(1, "s", "j", {"a": "High"}, id="other", judge_model_id="new-judge")
         made(self, stage)
 
-    monkeypatch.setattr(RunReader, "_on_table_made", append_then_go_on)
+    monkeypatch.setattr(RunReader, "_note_items_beyond_limits", append_then_go_on)
     assert units(run) == [("s", "j", "a", 1.0)]

@@ -243,7 +243,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
 def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, Any]) -> None:
     for pair, found in measures["ranking"]["differences"].items():
         a, b = (np.array(of_groups(run, name)) for name in pair.split("|"))
-        expected = paired_difference([PairedScores(a, b, np.ones(GROUPS))], family_size=3)
+        expected = paired_difference([PairedScores(a, b, np.ones(GROUPS))], family_size_for_detectable=3)
         assert found["difference"] == pytest.approx(expected.difference)
         assert found["ci95"] == pytest.approx([expected.low, expected.high])
         assert found["p"] == pytest.approx(expected.p)

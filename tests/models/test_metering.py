@@ -96,7 +96,7 @@ class Metering(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        self.ledger.write_with_one_block_each()
+        self.ledger.write_with_reservations_of_one_block()
         self.written_tokens = self.tokens
 
     @rule()
@@ -200,7 +200,7 @@ def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: P
     ledger.meter("free").book_answer(Usage(5, 1))
     assert not path.exists()
     assert ledger.meter("free").refusal() is None
-    ledger.write_with_one_block_each()
+    ledger.write_with_reservations_of_one_block()
     assert content(path) == {
         "free": row_of(requests=100, input_tokens=15, output_tokens=3, unpriced=2),
         "other": row_of(requests=1),
@@ -212,7 +212,7 @@ def test_what_the_host_says_an_answer_cost_counts_before_our_price(tmp_path: Pat
     model = ledger.meter("m")
     assert model.book_answer(Usage(1, 1)) == Usage(1, 1, 1.0)
     assert model.book_answer(Usage(1, 1, 0.25)) == Usage(1, 1, 0.25)
-    ledger.write_with_one_block_each()
+    ledger.write_with_reservations_of_one_block()
     row = content(tmp_path / "usage.json")["m"]
     assert (row["cost_usd"], row["unpriced"]) == (1.25, 0)
     assert row["priced_by"] == "what the host says an answer cost"
@@ -466,7 +466,7 @@ class Spending(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        self.ledger.write_with_one_block_each()
+        self.ledger.write_with_reservations_of_one_block()
 
     @rule(billed=st.booleans())
     def crash(self, billed: bool) -> None:

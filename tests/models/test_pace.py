@@ -70,7 +70,7 @@ class Asking:
         slow = self._slowness.add_latency_and_check_slow(0, latency_s, self.size)
         if not slow and not self._slowness.is_trying:
             return None
-        tried = self._slowness.count_slow_or_step_trial(self.size, self.now)
+        tried = self._slowness.step_trial_else_count_slow_answer(self.size, self.now)
         if tried.size != self.size:
             self.size = tried.size
             self.sizes.append(self.size)

@@ -312,7 +312,7 @@ async def test_an_answer_whose_tokens_are_not_known_keeps_what_was_set_aside(
             for number, answer in enumerate(answers):
                 before = read_accounts(path).get("m")
                 completion = await model.complete(requested)
-                ledger.write_with_one_block_each()
+                ledger.write_with_reservations_of_one_block()
                 account = read_accounts(path)["m"]
                 assert completion.text == SAID
                 assert account.spent_usd >= (number + 1) * BILLED - 1e-12, answer

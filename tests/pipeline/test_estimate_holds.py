@@ -24,7 +24,7 @@ from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.partial_starts import sample_for_estimate
+from coeval.pipeline.start.partial_starts import add_sampled_lengths
 from coeval.pricing.lengths import Span
 from coeval.pricing.price_book import PriceBook
 
@@ -94,7 +94,7 @@ async def estimated(config: Config, samples: int) -> Span:
     prices, preview = PriceBook(), preview_run(config, RunOptions())
     lengths = read_recorded_lengths(config, preview)
     context = SessionContext(load_keys(), Unwatched(), asyncio.Event())
-    await sample_for_estimate(config, preview, lengths, prices, context)
+    await add_sampled_lengths(config, preview, lengths, prices, context)
     cost = estimate_run(config, preview, EstimateInputs(prices, lengths)).total.cost_usd
     assert cost is not None
     return cost

@@ -50,7 +50,7 @@ def _pick_limit_texts(counts: Iterable[CutOffAnswers], at_limit: str, at_window:
     return joiner.join(part for part, applies in parts if applies)
 
 
-def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
+def limit_to_raise_text(counts: Iterable[CutOffAnswers]) -> str:
     """Name the limit to raise."""
     return _pick_limit_texts(
         counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len, where it is yours,", " and "
@@ -71,7 +71,7 @@ def too_many_cut_off_warning(counts: Sequence[CutOffAnswers]) -> str | None:
     many = [count for count in counts if count.are_too_many]
     if not many:
         return None
-    remedy = cut_off_remedy(many)
+    remedy = limit_to_raise_text(many)
     return (
         f"{_ABOVE.capitalize()} of the answers cut off: {join_names(count.name for count in many)}. "
         f"{remedy[0].upper()}{remedy[1:]} before trusting these scores."

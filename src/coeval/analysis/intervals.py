@@ -74,7 +74,7 @@ class Bounds(NamedTuple):
     high: float
 
 
-def bounds_with_missing_scores(total: _Sums, present: _Sums, possible: _Sums) -> tuple[_Sums, _Sums]:
+def mean_with_missing_at_ends(total: _Sums, present: _Sums, possible: _Sums) -> tuple[_Sums, _Sums]:
     """Return what the mean of scores from 0 to 1 would be if all missing ones were 0, and 1; ``total`` is the
     sum of those ``present``, ``possible`` (1 or more) their number if none were missing."""
     missing = possible - present

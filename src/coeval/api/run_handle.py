@@ -14,7 +14,7 @@ from coeval.analysis.readers.run_records import RECORD_KINDS, Records
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.options import STUDENTS
-from coeval.core.process_limits import require_space_to_read_results
+from coeval.core.process_limits import require_address_space_for_results
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.config.settings_file import parse_settings, read_settings_file
@@ -71,7 +71,7 @@ class Run:
         folder of ``eval-framework``, the metrics of its tasks. Students and tasks that ``config.yaml`` no
         longer names are marked ``removed``, or ``left_out`` of the means; items ``beyond_total`` are in no
         mean either."""
-        require_space_to_read_results()
+        require_address_space_for_results()
         from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
@@ -82,7 +82,7 @@ class Run:
 
     def measures(self) -> dict[str, Any]:
         """Compute all measures of the folder, the content of ``measures.json``: docs/measures.md."""
-        require_space_to_read_results()
+        require_address_space_for_results()
         from coeval.analysis.measures.compute import compute_measures
         from coeval.analysis.measures.run_measures import measures_to_json
         from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -94,11 +94,11 @@ class Run:
         """Write ``report.html``, a page that opens without a network, and ``measures.json`` into ``out``
         (default: the run's folder); return the page's path. Raises UsageError: the folder is not a run;
         StoreError: it cannot be read, or the page not be written."""
-        require_space_to_read_results()
-        from coeval.reports.site.report_file import PAGE, write_report_and_measures
+        require_address_space_for_results()
+        from coeval.reports.site.report_file import PAGE, write_report_measures_return_notes
 
         folder = self.path if out is None else Path(out)
-        write_report_and_measures(self.path, folder)
+        write_report_measures_return_notes(self.path, folder)
         return folder / PAGE
 
     def table(self, name: str) -> DuckDBPyRelation:
@@ -110,7 +110,7 @@ class Run:
         ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more. Raises UsageError: there
         is no such table.
         """
-        require_space_to_read_results()
+        require_address_space_for_results()
         from coeval.pipeline.plan.run_reading import open_folder_reader
 
         with open_folder_reader(self.path) as (reader, _):
@@ -124,7 +124,7 @@ class Run:
         """Draw a picture of the report, by default its first: the students' scores with their intervals. A
         notebook shows it; ``.svg`` and ``.png`` are its files. Raises UsageError: there is no such
         picture."""
-        require_space_to_read_results()
+        require_address_space_for_results()
         from coeval.reports.charts.drawn_pictures import draw_picture
         from coeval.reports.folder_report import open_folder_report
 
@@ -207,7 +207,7 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
 
     >>> print(coeval.compare("runs/quickstart").sentences[0]) sim-large leads ...
     """
-    require_space_to_read_results()
+    require_address_space_for_results()
     from coeval.analysis.comparison.comparisons import compare_sides
     from coeval.reports.compared_sides import open_side_groups_and_notes
 
@@ -235,7 +235,7 @@ def gate(
     >>> coeval.gate("runs/quickstart", policy={"max_drop": 2}, students=chosen).verdict
     'GO'
     """
-    require_space_to_read_results()
+    require_address_space_for_results()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
     from coeval.reports.compared_sides import open_side_groups_and_notes
 

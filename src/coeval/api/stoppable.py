@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from coeval.core.html_table import Bar, html_lines, html_table
 from coeval.core.plain import escape_line
-from coeval.core.process_limits import raise_too_low_file_limit
+from coeval.core.process_limits import increase_open_file_limit
 from coeval.engine.progress import (
     HEADINGS,
     STOPPING,
@@ -185,7 +185,7 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
     Raises UsageError: this process may open too few files; KeyboardInterrupt: at the second Ctrl-C, once the
     work has ended.
     """
-    raise_too_low_file_limit()
+    increase_open_file_limit()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
     async def stoppable() -> T:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coeval.api.stoppable import View, draw_progress, wait_for
 from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
-from coeval.core.process_limits import require_space_to_read_results
+from coeval.core.process_limits import require_address_space_for_results
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import log_after_command, parse_destinations
@@ -49,7 +49,7 @@ class SweepRun:
         """Return the tasks of each checkpoint over their samples, by step; empty if nothing is scored. Each
         has ``mean``, ``ci95``, ``std``, ``sem``, ``n_runs``, ``n_items`` and ``unit`` of the headline
         ``metric``, and all others in ``metrics``."""
-        require_space_to_read_results()
+        require_address_space_for_results()
         from coeval.analysis.training.aggregate import aggregate_all_checkpoints
 
         checkpoints = aggregate_all_checkpoints(self.path, JobPlan.read(sweep_folder(self.path)).samples)
@@ -116,7 +116,7 @@ def sweep(requested: SweepCall) -> SweepRun:
             raise ModelUnavailable("; ".join(board.gaps))
         if should_draw_results(chosen, board):
             if settings.plot:
-                require_space_to_read_results()
+                require_address_space_for_results()
                 from coeval.reports.training_files import aggregate_and_write_sweep
 
                 aggregate_and_write_sweep(chosen.sweep.out, chosen.plan.samples)
@@ -135,7 +135,7 @@ def compare_sweeps(
 
     >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0]) Ship run_a step 20, ...
     """
-    require_space_to_read_results()
+    require_address_space_for_results()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
     from coeval.analysis.training.sweep_comparison import read_sweeps
 

@@ -19,7 +19,7 @@ from coeval.core.errors import (
     UsageError,
     describe_error,
 )
-from coeval.core.options import Frontend, messages_for
+from coeval.core.options import Frontend, word_messages_for
 from coeval.core.plain import cut_middle, escape_line, escape_lines
 
 # --- Warnings without a log
@@ -64,7 +64,7 @@ def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
 def _run_and_exit_with_code(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run the command line, and turn whatever ends it into SystemExit with our exit code."""
     try:
-        with messages_for(frontend):
+        with word_messages_for(frontend):
             command_line()
     except SystemExit as end:
         if (interruption := _find_interruption(end)) is not None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from coeval.cli.entry import remember_and_raise_interrupt
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
-from coeval.core.process_limits import raise_too_low_file_limit
+from coeval.core.process_limits import increase_open_file_limit
 from coeval.engine.progress import STOPPING
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
             on_ctrl_c is remember_and_raise_interrupt
         ):  # asyncio ends a loop well on Python's own handler alone
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        raise_too_low_file_limit()
+        increase_open_file_limit()
         gc.freeze()  # without collecting: start-up leaves little, and looking for it takes 0.05 s of CPU
         gc.set_threshold(50_000, 20, 100)  # perf.run throughput-256: at the usual one a fifth of all CPU
         try:

@@ -13,7 +13,7 @@ from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.ending import run_to_exit
 from coeval.core.options import Frontend
-from coeval.core.process_limits import require_space_to_read_results
+from coeval.core.process_limits import require_address_space_for_results
 
 _ABOUT = "Your own benchmark, with error bars: models write it, answer it and judge it."
 
@@ -93,7 +93,7 @@ def build_app(*names: str) -> typer.Typer:
     app = _make_app_without_commands()
     for name in names or COMMANDS:
         if name in _READERS:
-            require_space_to_read_results()
+            require_address_space_for_results()
         module = import_module(f"coeval.cli.commands.{COMMANDS[name][0]}")
         if hasattr(module, "app"):
             app.add_typer(module.app)

@@ -129,7 +129,7 @@ def _make_parameter(field: Declared) -> Parameter:
         metavar=setting.metavar,
         min=bounds.ge,
         max=bounds.le,
-        parser=partial(_parse_number_or_word, field.words) if field.words else None,
+        parser=partial(_parse_number_or_word, field.words_for_integer) if field.words_for_integer else None,
         show_default=setting.shown or default_text or (default is not None and default is not False),
         rich_help_panel=setting.group,
     )
@@ -144,7 +144,7 @@ def _make_parameter(field: Declared) -> Parameter:
 def _flag_type(field: Declared) -> Any:
     """Return the type of a flag: text with commas may be any list, and a mapping."""
     kinds = [strip_range(kind) for kind in field.kinds]
-    if field.words:
+    if field.words_for_integer:
         return int
     if field.setting.repeated:
         return list[str]

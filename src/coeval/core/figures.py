@@ -122,7 +122,7 @@ def figure_with_interval(
     if low is None or high is None:
         return format_figure(value, kind)
     if kind == "gap":
-        return points_difference_text(100 * value, 100 * low, 100 * high)
+        return plus_minus_or_bracketed(100 * value, 100 * low, 100 * high)
     return (
         f"{format_figure(value, kind)} [{format_figure(low, kind).removesuffix('%')}, "
         f"{format_figure(high, kind)}]"
@@ -133,7 +133,7 @@ def figure_with_interval(
 NEARLY_SYMMETRIC = 0.06
 
 
-def points_difference_text(difference: float, low: float, high: float) -> str:
+def plus_minus_or_bracketed(difference: float, low: float, high: float) -> str:
     """Format a difference with its interval: ``7.9 ± 4.3``, or ``29.2 [−4.9, 49.7]`` if lopsided."""
     if abs((high - difference) - (difference - low)) < NEARLY_SYMMETRIC:
         return f"{format_decimals(difference, 1)} ± {format_decimals((high - low) / 2, 1)}"
@@ -143,7 +143,7 @@ def points_difference_text(difference: float, low: float, high: float) -> str:
 def metric_difference_text(difference: float, low: float, high: float, unit: str) -> str:
     """Format a difference of a benchmark's metric with its interval, in points: ``3.1 ± 1.9``."""
     by = points_per_unit(unit)
-    return points_difference_text(difference * by, low * by, high * by)
+    return plus_minus_or_bracketed(difference * by, low * by, high * by)
 
 
 def _minus(text: str) -> str:

@@ -1,7 +1,7 @@
 """Options of a run in the user's words: flags on a command line, keywords in Python.
 
 A message that suggests one holds an `Option`, whose text depends on the caller: ``f"use {CONTINUE} to go
-on"``. A command line declares itself once at its start (`messages_for`); the default is Python.
+on"``. A command line declares itself once at its start (`word_messages_for`); the default is Python.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _face: ContextVar[Frontend] = ContextVar("face", default=Frontend.PYTHON)
 
 
 @contextmanager
-def messages_for(frontend: Frontend) -> Iterator[None]:
-    """Make messages in this context, and in tasks started in it, use the words of ``face``."""
+def word_messages_for(frontend: Frontend) -> Iterator[None]:
+    """Make messages in this context, and in tasks started in it, use the words of ``frontend``."""
     token = _face.set(frontend)
     try:
         yield

@@ -39,7 +39,7 @@ def address_space_left() -> int | None:
     return limit - pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def require_space_to_read_results() -> None:
+def require_address_space_for_results() -> None:
     """Raise UsageError if the address space is too small to read results."""
     left = address_space_left()
     if left is None:
@@ -54,7 +54,7 @@ def require_space_to_read_results() -> None:
         )
 
 
-def raise_too_low_file_limit() -> None:
+def increase_open_file_limit() -> None:
     """Raise the limit on open files to what a run needs; UsageError where the hard limit is lower."""
     if sys.platform == "win32":
         return

@@ -68,7 +68,7 @@ class Declared(NamedTuple):
         return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), msgspec.Meta())
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def words_for_integer(self) -> tuple[str, ...]:
         """Return the words that the setting takes in place of its number."""
         literal = (get_args(kind) for kind in self.kinds if get_origin(kind) is Literal)
         return next(literal, ()) if int in map(strip_range, self.kinds) else ()

@@ -263,22 +263,22 @@ def format_as_clock(seconds: float) -> str:
 
 @dataclass(slots=True)
 class ModelCount:
-    """Records planned, records missing, and the calls those need. ``spared`` of the missing records and
-    ``spared_calls`` of the calls are not made where a lost item is regenerated unchanged and keeps its
+    """Records planned, records missing, and the calls those need. ``reusable`` of the missing records and
+    ``reusable_calls`` of the calls are not made where a lost item is regenerated unchanged and keeps its
     answers, or a lost answer its judgments."""
 
     planned: int = 0
     owed: int = 0
     calls: int = 0
-    spared: int = 0
-    spared_calls: int = 0
+    reusable: int = 0
+    reusable_calls: int = 0
 
     def add(self, other: ModelCount) -> None:
         self.planned += other.planned
         self.owed += other.owed
         self.calls += other.calls
-        self.spared += other.spared
-        self.spared_calls += other.spared_calls
+        self.reusable += other.reusable
+        self.reusable_calls += other.reusable_calls
 
 
 @dataclass(slots=True)

@@ -227,7 +227,7 @@ class Session:
         """Write the counts of models without a ceiling to ``usage.json``, should one be set later."""
         while True:
             await asyncio.sleep(USAGE_INTERVAL_S)
-            self.ledger.write_with_one_block_each()
+            self.ledger.write_with_reservations_of_one_block()
 
     async def _stop_when_interrupted(self, flow: Flow) -> None:
         await self.context.interrupt.wait()

@@ -22,7 +22,7 @@ from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
-from coeval.pipeline.phases.supplied import find_short_answers, find_short_supplies
+from coeval.pipeline.phases.supplied import find_short_supplies, list_short_answer_tables
 from coeval.pipeline.plan.count_plan import (
     PlanCount,
     count_plan,
@@ -111,7 +111,7 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
     run = start.run
     setups = await _settle_blueprints_or_block_tasks(start)
     for setup in setups:
-        for sentence in setup.describe_unfollowed_settings():
+        for sentence in setup.list_clipped_ranges_dropped_reasons():
             watcher.warn(sentence)
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count
@@ -226,7 +226,7 @@ async def _run_round(
             continue
         if done.record is None or not done.good:
             missed_keys.add(done.work.key)
-            for phase, records in flow.count_cut_off_and_note_lost(done.work).items():
+            for phase, records in flow.count_unmakeable_followers_note_lost(done.work).items():
                 run.board.count_cut_off(phase, records)
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):
@@ -234,8 +234,8 @@ async def _run_round(
         work, record = done.work, done.record
         replaces = regenerated_ids is not None and flow.is_remade_or_outdates(work, record, regenerated_ids)
         if not (replaces and run.options.phase_barriers):  # behind a barrier, it is counted again
-            for spared in flow.list_spared_records(done.work, done.record):
-                run.board.count_owed_as_recorded(spared.phase, spared.records, spared.calls)
+            for reusable in flow.list_reusable_records(done.work, done.record):
+                run.board.count_owed_as_recorded(reusable.phase, reusable.records, reusable.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)
 
@@ -265,7 +265,7 @@ def _summarise_run_and_write_meta(start: StartedRun, plan: Plan, counts: PlanCou
     named_folder = run_folder(run.config)
     summary.short = [
         *find_short_supplies(plan, named_folder),
-        *find_short_answers(counts.unanswered, run.config),
+        *list_short_answer_tables(counts.unanswered, run.config),
     ]
     summary.mixed = _describe_mixed_records(run, plan)
     summary.notes += [summary.mixed] if summary.mixed else []

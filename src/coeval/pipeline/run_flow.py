@@ -31,9 +31,9 @@ from coeval.pipeline.phases.evaluations import (
     ResponseWork,
 )
 from coeval.pipeline.plan.recorded import RecordEntry, RunIndex, count_prior_attempts
-from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, SparedRecords
+from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, ReusableRecords, Slot
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared_records
+from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_reusable_records
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
 from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, PhaseIndex, ResponsePart
 from coeval.store.rundir import RunDir
@@ -132,7 +132,7 @@ class RunFlow:
         self.builds_on_records = bool(
             recorded.responses or recorded.evaluations or recorded.pairs or plan.regenerated_ids
         )
-        """Whether a record may be `spared` or replaced; never in a new run."""
+        """Whether a record may be `reusable` or replaced; never in a new run."""
         self._asking = asking
         self._checks = checks
         self._slow = {  # checks that a worker or a program computes
@@ -224,7 +224,7 @@ class RunFlow:
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
 
-    def count_cut_off_and_note_lost(self, work: Work) -> Counter[Phase]:
+    def count_unmakeable_followers_note_lost(self, work: Work) -> Counter[Phase]:
         """Count by phase the owed records that cannot be made since that of ``work`` was not."""
         nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
@@ -281,10 +281,10 @@ class RunFlow:
         tried = count_prior_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
-    def list_spared_records(self, work: Work, record: records.Kept) -> Iterator[SparedRecords]:
+    def list_reusable_records(self, work: Work, record: records.Kept) -> Iterator[ReusableRecords]:
         """Yield followers of a new record that are on record, made from the same content."""
         if (source := self._find_source_records(work, record)) is not None:
-            yield from find_spared_records(
+            yield from find_reusable_records(
                 self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 

@@ -87,7 +87,7 @@ def comparison_page(report: ComparisonReport) -> Report:
         title=f"Comparison of {join_names(names, _MOST_IN_TITLE if len(names) <= _MOST_IN_TITLE else 1)}",
         facts=(pluralize(len(report.sides), "side"), pluralize(len(report.comparisons), "comparison")),
         lead=(
-            *_lead_sentences(named, len(layout.groups), pair_places),
+            *_leader_or_summary_sentences(named, len(layout.groups), pair_places),
             *_leading_pair_cost_sentence(report, layout),
         ),
         sections=tuple(sections),
@@ -131,7 +131,7 @@ def _find_alerts(report: ComparisonReport) -> Iterator[Alert]:
         yield Alert(escape_line(doubt))
 
 
-def _lead_sentences(
+def _leader_or_summary_sentences(
     comparisons: Sequence[Comparison], n_groups: int, pair_places: Sequence[str]
 ) -> Iterator[Sentence]:
     """Yield who leads. ``pair_places``: the places in the table of pairs, which shows the first one."""

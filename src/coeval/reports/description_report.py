@@ -25,7 +25,7 @@ from coeval.pipeline.plan.preview import Forecast, Preview, forecast_calls
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.inherit import inherited_phases
+from coeval.pipeline.start.inherit import phases_to_inherit
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -139,7 +139,7 @@ def declared_attributes_table(preview: Preview) -> ReportTable:
 def _attribute_rows(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part_if_known(task, kind)
+        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part_or_declared(task, kind)
         if declared is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -153,7 +153,7 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        declared: Mapping[str, str] | None = preview.blueprint.read_part_if_known(task, "rubric")
+        declared: Mapping[str, str] | None = preview.blueprint.read_part_or_declared(task, "rubric")
         if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").levels_naming_best(), None))
             declared = preview.blueprint.merge_inherited_and_proposed_rubrics(task)
@@ -202,7 +202,7 @@ def _describe_mode(config: Config, options: RunOptions, phase: Phase) -> str:
     """Name a phase's mode; with ``resume_from``, phases 1–2 are New only if the file says so."""
     mode = options.mode(config, phase)
     inherits = config.experiment.resume_from is not None and not options.continue_run
-    return "inherited" if mode == "New" and inherits and phase in inherited_phases(config) else mode
+    return "inherited" if mode == "New" and inherits and phase in phases_to_inherit(config) else mode
 
 
 class DescribedExperiment(NamedTuple):
@@ -235,7 +235,7 @@ def description_report(described: DescribedExperiment) -> Report:
         kind="description",
         title=config.experiment.id,
         facts=tuple(_list_facts(described)),
-        lead=tuple(_lead_sentences(described, values)),
+        lead=tuple(_size_gaps_estimate_warnings(described, values)),
         sections=sections,
         alerts=(Alert(warning_to_sentence(SIMULATED)),) if simulated else (),
         labels=_short_model_names(described),
@@ -260,7 +260,7 @@ def _list_facts(described: DescribedExperiment) -> Iterator[str]:
     yield format_duration(estimate.hours)
 
 
-def _lead_sentences(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
+def _size_gaps_estimate_warnings(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     """Yield the size of the run, what is missing of it or of its design, its estimate, and the warnings."""
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)

@@ -111,7 +111,7 @@ class _TaskPrompts:
     def __init__(self, setup: TaskSetup, preview: Preview) -> None:
         self._setup, self._preview = setup, preview
         self._known: Mapping[Kind, object | None] = {
-            kind: preview.blueprint.read_part_if_known(setup.task, kind) for kind in KINDS
+            kind: preview.blueprint.read_part_or_declared(setup.task, kind) for kind in KINDS
         }
         self._stand_ins = _StandIns()
 

@@ -230,7 +230,7 @@ def training_report(
             pluralize(len(tasks), "task"),
             *_describe_cost(runs),
         ),
-        lead=tuple(_lead_sentences(comparison))[:_MOST_SENTENCES]
+        lead=tuple(_checkpoint_to_ship_and_findings(comparison))[:_MOST_SENTENCES]
         or (Sentence("No checkpoints can be compared yet."),),
         sections=(
             *([shipping_section(comparison, labels, with_items)] if comparison.choices else []),
@@ -265,7 +265,7 @@ def _describe_cost(runs: Sequence[TrainingRun]) -> Iterator[str]:
         yield escape_line(str(reported))
 
 
-def _lead_sentences(comparison: SweepComparison) -> Iterator[Sentence]:
+def _checkpoint_to_ship_and_findings(comparison: SweepComparison) -> Iterator[Sentence]:
     """Yield which checkpoint to ship, then the other findings."""
     of_runs = {run_difference_sentence(rows) for rows in comparison.differences_by_runs_and_task()}
     below = "last-table" if comparison.changes else "ship-table"

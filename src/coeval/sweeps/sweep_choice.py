@@ -16,7 +16,7 @@ from coeval.benchmarks.run.eval_choice import (
     make_evaluation,
     normalise_and_check_task_names,
     normalise_task_name,
-    read_all_task_options,
+    read_task_options_by_name,
 )
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
@@ -194,7 +194,7 @@ def _make_evaluation(
 
 def _read_task_options_refusing_answers(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
-    values = read_all_task_options(settings)
+    values = read_task_options_by_name(settings)
     for name in (row.responses.name for row in TASKS.values() if row.responses is not None):
         if values[name] is not None:
             raise UsageError(f"{TASK_OPTION} {name}: a sweep asks its checkpoints; leave it out")

@@ -34,8 +34,8 @@ from coeval.analysis.comparison.family import (
 )
 from coeval.analysis.comparison.paired_difference import Difference, pool_judge_scatter
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair_sides
-from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_notes
-from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_cause, cut_off_remedy
+from coeval.analysis.comparison.side import Side, one_side_judge_notes, read_sides
+from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_cause, limit_to_raise_text
 from coeval.analysis.intervals import ALPHA, combine_looks
 from coeval.analysis.measures.ranking import rank_students, weigh_factor_parts
 from coeval.analysis.panel.mean_squares import JudgeScatter, JudgeValues
@@ -65,7 +65,7 @@ def _cut_or_empty_answer_caveats(sides: Sequence[Side]) -> Iterator[str]:
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
         many = [count for count in counts if count.are_too_many]
         yield f"{cut_off_cause(counts).capitalize()}: {reported}. {theirs}" + (
-            f": {cut_off_remedy(many)} before trusting it." if many else "."
+            f": {limit_to_raise_text(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
     if reported := _answer_counts_text(sides, [side.answers.empty for side in sides]):
@@ -303,7 +303,7 @@ def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
 def mismatch_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iterator[str]:
     """Report what differs between the sides of each pair besides their scores: items, judges, rubrics."""
     yield from (mismatch.message for pair in pairs for mismatch in pair.pairing.mismatches)
-    yield from unshared_judge_notes([judges for pair in pairs for judges in pair.pairing.unshared], sides)
+    yield from one_side_judge_notes([judges for pair in pairs for judges in pair.pairing.one_side], sides)
 
 
 def comparison_caveats(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:

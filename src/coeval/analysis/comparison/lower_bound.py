@@ -35,7 +35,7 @@ _ROUGH = 256
 _MOST_TIMES = 10_000.0
 
 
-def bound_of_b_minus_a(
+def lower_bound_of_b_minus_a(
     strata: Sequence[PairedScores], alpha: float = ONE_SIDED, shares: Sequence[float] | None = None
 ) -> float:
     """Return the lower confidence bound of the mean over strata of b − a, at the level 1 − alpha, one-sided.
@@ -51,7 +51,7 @@ def bound_of_b_minus_a(
     return _gaffke_lower_bound(*_independent_differences(strata, shares), alpha, 1.0)
 
 
-def bound_with_missing_at_worst(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
+def lower_bound_with_missing_at_worst(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
     """Return the lower bound of the mean over strata of b − a over all their items, missing ones as bad as
     can be: ``mean of n_h/N_h · D_h`` is bounded, and the most that the missing ones lose is added."""
     paired = [scored.pairs for scored in strata]
@@ -60,11 +60,11 @@ def bound_with_missing_at_worst(strata: Sequence[ScoredPairs], alpha: float = ON
         len(pairs.a) / (len(pairs.a) + scored.missing) for pairs, scored in zip(paired, strata, strict=True)
     ]
     lost = [scored.low - share * mean for scored, share, mean in zip(strata, shares, means, strict=True)]
-    bound = bound_of_b_minus_a(paired, alpha, shares=shares if len(set(shares)) > 1 else None)
+    bound = lower_bound_of_b_minus_a(paired, alpha, shares=shares if len(set(shares)) > 1 else None)
     return float(np.mean(shares)) * bound + float(np.mean(lost))
 
 
-def p_value_of_allowed_loss(strata: Sequence[PairedScores], allowed_loss: float) -> float:
+def p_value_of_loss_within_allowed(strata: Sequence[PairedScores], allowed_loss: float) -> float:
     """Return the two-sided p-value of "b loses ``allowed_loss`` or less", by the interval of
     `paired_difference`; 1 if the observed loss is no greater."""
     paired = paired_difference(strata)

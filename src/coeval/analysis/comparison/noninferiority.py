@@ -18,10 +18,10 @@ from coeval.analysis.comparison import comparisons, lower_bound
 from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, overall_or_on_task_phrase
 from coeval.analysis.comparison.comparisons import ComparedPair
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
-from coeval.analysis.comparison.side import Side, unshared_judge_notes
+from coeval.analysis.comparison.side import Side, one_side_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, combine_looks, p_value_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
-from coeval.core.figures import format_points, points_difference_text
+from coeval.core.figures import format_points, plus_minus_or_bracketed
 from coeval.core.settings import Setting
 from coeval.core.text import join_names, pluralize
 
@@ -288,7 +288,7 @@ class _Draft(NamedTuple):
         if self.row is None or self.comparison is None or self.comparison.p is None:
             return 1.0
         strata = [part.pairs for part in self.row.parts]
-        p = lower_bound.p_value_of_allowed_loss(strata, self.rule["max_drop"] / 100)
+        p = lower_bound.p_value_of_loss_within_allowed(strata, self.rule["max_drop"] / 100)
         return max(self.comparison.p, p_value_at_any_look(p, looks))
 
     @property
@@ -306,8 +306,8 @@ def _draft_overall_and_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator
     for task in sorted(on_either | (policy.tasks.keys() - {OVERALL})):
         rule = policy.task_rule(task)
         misfits = [mismatch.message for mismatch in pair.pairing.mismatches if mismatch.task == task]
-        unshared = [judges for judges in pair.pairing.unshared if judges.task == task]
-        misfits += unshared_judge_notes(unshared, pair[:2])
+        one_side = [judges for judges in pair.pairing.one_side if judges.task == task]
+        misfits += one_side_judge_notes(one_side, pair[:2])
         if misfits:
             lacking[task] = "does not fit on both sides"
         metric = rule.get("metric")
@@ -385,7 +385,7 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         )
     strata = [part.pairs for part in row.parts]
     difference = comparison.difference / comparison.scale
-    lower = lower_bound.bound_with_missing_at_worst(row.parts, alpha)
+    lower = lower_bound.lower_bound_with_missing_at_worst(row.parts, alpha)
     few = comparison.n < rule["min_items"]
     reasons = draft.misfits
     if few:
@@ -463,7 +463,7 @@ def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, 
         by, low, high = (
             -100 * end / comparison.scale for end in (comparison.difference, *reversed(comparison.ci95))
         )
-        loss = points_difference_text(by, low, high)
+        loss = plus_minus_or_bracketed(by, low, high)
         return (
             f"NO-GO: {comparison.b} is worse than {comparison.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"

@@ -145,7 +145,7 @@ class _Stratum(NamedTuple):
         return len(self.deviations_a)
 
 
-def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> Difference:
+def paired_difference(strata: Sequence[PairedScores], family_size_for_detectable: int = 1) -> Difference:
     """Compute the difference of paired means, averaged over strata, with its interval and p-value.
 
     *Interval.* In the middle of the scale ``D ± t·SE`` with the variance of the items' differences, over
@@ -158,9 +158,9 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     *p-value.* For scores that are right or wrong, McNemar's exact test (1947); elsewhere the paired t test
     if the interval is t's, and the sign-flip permutation test (Fisher 1935) if it is not.
 
-    ``family_size``: how many comparisons are made at once, this one included.
+    ``family_size_for_detectable``: how many comparisons are made at once, this one included.
     """
-    parts = [_summarise_stratum(pairs) for pairs in strata]
+    parts = [_means_and_cluster_deviations(pairs) for pairs in strata]
     mean_a = float(np.mean([part.mean_a for part in parts]))
     mean_b = float(np.mean([part.mean_b for part in parts]))
     difference, n = mean_b - mean_a, sum(part.items for part in parts)
@@ -185,7 +185,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     if p is not None and p >= ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
     raised = _enlarge_spread_if_items_differ(parts, effective) or spread
-    detectable = _find_detectable_difference(parts, mean_a, mean_b, raised, family_size)
+    detectable = _find_detectable_difference(parts, mean_a, mean_b, raised, family_size_for_detectable)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
     return Difference(
@@ -335,7 +335,7 @@ def _flipped_sum_upper_tail(sizes: Floats, total: float) -> float:
     return float(ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w))
 
 
-def _summarise_stratum(pairs: PairedScores) -> _Stratum:
+def _means_and_cluster_deviations(pairs: PairedScores) -> _Stratum:
     share = pairs.weights / pairs.weights.mean()
     mean_a, mean_b = float((share * pairs.a).mean()), float((share * pairs.b).mean())
     deviations_a = pairs.sum_by_cluster(share * (pairs.a - mean_a))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.comparison.side import Measure, MetricName, RequestedItem, Side, UnsharedJudges
+from coeval.analysis.comparison.side import Measure, MetricName, OneSideJudges, RequestedItem, Side
 from coeval.analysis.intervals import SHARE, Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, first_of_duplicate_group
 from coeval.analysis.measures.pair_scores import ComparedGrid, SharedScores
@@ -83,7 +83,7 @@ def number_items_of_shared_tasks(a: Side, b: Side) -> NumberedItems:
             {code: item for code, item in zip(own, side.items, strict=True) if item.task == task}
             for own, side in zip(codes, (a, b), strict=True)
         ]
-        notes += _note_unshared_items(a, b, task, items)
+        notes += _note_items_of_one_side(a, b, task, items)
         notes += _note_changed_references_or_attributes(a, b, task, items)
     alike = [
         pair for side, own in zip((a, b), codes, strict=True) for pair in _find_near_duplicates(side, own)
@@ -110,7 +110,7 @@ def _find_near_duplicates(side: Side, numbers: Sequence[int]) -> Iterator[NearDu
 _ByCode = Mapping[int, RequestedItem]
 
 
-def _note_unshared_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[Mismatch]:
+def _note_items_of_one_side(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[Mismatch]:
     same = items[0].keys() & items[1].keys()
     if len(same) == len(items[0]) == len(items[1]):
         return []
@@ -250,11 +250,11 @@ def _second_design_on_shared_factors(
 class SharedJudges(NamedTuple):
     """By task, the judges of both sides, or None if they have none in common: then each side's judges are
     pooled. ``compared``: by task, the judges whose scores are compared, all of them if they are pooled;
-    ``unshared``: who judged one side only; ``notes``: who judged the sides differently."""
+    ``one_side``: who judged one side only; ``notes``: who judged the sides differently."""
 
     by_task: Mapping[str, Collection[str] | None]
     compared: Mapping[str, Collection[str]]
-    unshared: tuple[UnsharedJudges, ...]
+    one_side: tuple[OneSideJudges, ...]
     notes: tuple[Mismatch, ...]
 
 
@@ -262,14 +262,14 @@ def _match_judges(a: Side, b: Side) -> SharedJudges:
     """Match the judges of both sides by task, and note who judged one side only or by another recipe."""
     by_task: dict[str, Collection[str] | None] = {}
     compared: dict[str, Collection[str]] = {}
-    unshared, notes = [], list[Mismatch]()
+    one_side, notes = [], list[Mismatch]()
     for task in sorted({task for task, _ in a.methods} & {task for task, _ in b.methods}):
         judges_a, judges_b = ({judge for at, judge in side.methods if at == task} for side in (a, b))
         both = judges_a & judges_b
         by_task[task], compared[task] = both or None, both or judges_a | judges_b
         if judges_a != judges_b:
             only_a, only_b = tuple(sorted(judges_a - both)), tuple(sorted(judges_b - both))
-            unshared.append(UnsharedJudges(task, (a.label, b.label), (only_a, only_b), none_shared=not both))
+            one_side.append(OneSideJudges(task, (a.label, b.label), (only_a, only_b), none_shared=not both))
         notes += [
             Mismatch(
                 task,
@@ -279,7 +279,7 @@ def _match_judges(a: Side, b: Side) -> SharedJudges:
             for judge in sorted(both)
             if a.methods[task, judge] != b.methods[task, judge]
         ]
-    return SharedJudges(by_task, compared, tuple(unshared), tuple(notes))
+    return SharedJudges(by_task, compared, tuple(one_side), tuple(notes))
 
 
 def _note_changed_rubrics(a: Side, b: Side) -> Iterator[Mismatch]:
@@ -321,7 +321,7 @@ class ScoredPairs(NamedTuple):
 class Pairing:
     """Two sides, named ``a`` and ``b`` in common ``grids``, one for each kind of score.
 
-    ``judged``: by task, the judges whose scores are compared. ``unshared``: who judged one side only.
+    ``judged``: by task, the judges whose scores are compared. ``one_side``: who judged one side only.
     ``mismatches``: what else does not fit.
     """
 
@@ -330,13 +330,13 @@ class Pairing:
     metrics: Sequence[MetricName]
     grids: Mapping[Measure, ComparedGrid]
     judged: Mapping[str, Collection[str]]
-    unshared: tuple[UnsharedJudges, ...]
+    one_side: tuple[OneSideJudges, ...]
     mismatches: tuple[Mismatch, ...]
 
     def has_equal_coverage(self, students: Collection[str]) -> bool:
         """Check whether these students of the grids have scores on the same items by the same judges."""
         cuts = (grid.shared_scores(*factor) for grid in self.grids.values() for factor in grid.task_factors)
-        return not self.unshared and all(cut.have_scores_in_same_cells(students) for cut in cuts)
+        return not self.one_side and all(cut.have_scores_in_same_cells(students) for cut in cuts)
 
     def build_scored_pairs(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """Return the paired item means of a task in one metric, or over all factors (with weights or checks,
@@ -362,7 +362,7 @@ class Pairing:
     def b_minus_a_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
         """Return each judge's mean gaps, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
-            judges.task == task and judges.none_shared and judges.compared for judges in self.unshared
+            judges.task == task and judges.none_shared and judges.compared for judges in self.one_side
         ):
             return JudgeValues(np.empty((0, 0)), 1.0)
         shared = self._shared_scores(task, metric)
@@ -412,10 +412,10 @@ def pair_sides(a: Side, b: Side) -> Pairing:
     if a.grids is b.grids:
         names, grids, notes = (a.model, b.model), a.grids, tuple[Mismatch, ...]()
         # two students whom no judge scored in common have no difference there, rather than one of judges too
-        unshared = tuple(pair._replace(compared=not pair.none_shared) for pair in judges.unshared)
+        one_side = tuple(pair._replace(compared=not pair.none_shared) for pair in judges.one_side)
     else:
         items = number_items_of_shared_tasks(a, b)
-        names, notes, unshared = (a.label, b.label), items.notes, judges.unshared
+        names, notes, one_side = (a.label, b.label), items.notes, judges.one_side
         both = [measure for measure in a.grids if measure in b.grids]
         grids = {measure: join_grids(a, b, measure, items, judges.by_task) for measure in both}
     by_name = {metric[:3]: metric for side in (b, a) for metric in side.metrics}
@@ -427,7 +427,7 @@ def pair_sides(a: Side, b: Side) -> Pairing:
         sorted(metrics, key=lambda metric: (metric.task, not metric.headline, metric[:3])),
         grids,
         judges.compared,
-        unshared,
+        one_side,
         (
             *notes,
             *judges.notes,
@@ -440,10 +440,10 @@ def pair_sides(a: Side, b: Side) -> Pairing:
             ),
         ),
     )
-    return replace(pairing, mismatches=(*pairing.mismatches, *_note_tasks_compared_by_factors_only(pairing)))
+    return replace(pairing, mismatches=(*pairing.mismatches, *_note_tasks_without_fully_scored_pair(pairing)))
 
 
-def _note_tasks_compared_by_factors_only(pairing: Pairing) -> Iterator[Mismatch]:
+def _note_tasks_without_fully_scored_pair(pairing: Pairing) -> Iterator[Mismatch]:
     """Report the tasks with weights or checks in which single factors are shared, but no item's score."""
     grids = pairing.grids.get("factor")
     for task, design in zip(grids.grid.tasks, grids.grid.designs, strict=True) if grids is not None else ():

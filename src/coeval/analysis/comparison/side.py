@@ -243,7 +243,7 @@ def _metrics_without_item_scores(reader: Reader) -> tuple[str, ...]:
 # --- Judges who scored one of two compared sides only, in sentences
 
 
-class UnsharedJudges(NamedTuple):
+class OneSideJudges(NamedTuple):
     """The judges in a task who scored only the one or the other of two sides (their labels).
     ``none_shared``: nobody scored both. ``compared``: the scores are compared all the same, each side's by
     its own judges."""
@@ -255,18 +255,18 @@ class UnsharedJudges(NamedTuple):
     compared: bool = True
 
 
-def unshared_judge_notes(unshared: Sequence[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
+def one_side_judge_notes(pairs: Sequence[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
     """Report, for all compared pairs of the ``sides``, which judges scored only one of them."""
     for compared in (True, False):
-        separate = [pair for pair in unshared if pair.none_shared and pair.compared is compared]
+        separate = [pair for pair in pairs if pair.none_shared and pair.compared is compared]
         effect = "the difference also reflects the judges" if compared else "their scores are not compared"
         yield from (f"{note}: {effect}" for note in _separate_panel_notes(separate, sides))
-    yield from _left_out_judge_notes([pair for pair in unshared if not pair.none_shared], sides)
+    yield from _left_out_judge_notes([pair for pair in pairs if not pair.none_shared], sides)
 
 
-def _separate_panel_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
+def _separate_panel_notes(pairs: Iterable[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
     by_task: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
-    for pair in unshared:
+    for pair in pairs:
         for label, judges in zip(pair.sides, pair.judges, strict=True):
             by_task.setdefault(pair.task, {}).setdefault(judges, {})[label] = None
     tasks_by_panels = _group_values(
@@ -282,9 +282,9 @@ def _separate_panel_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Si
         yield f"{join_names(tasks)}: {', '.join(parts)}, and no judge {both}"
 
 
-def _left_out_judge_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
+def _left_out_judge_notes(pairs: Iterable[OneSideJudges], sides: Sequence[Side]) -> Iterator[str]:
     by_judge: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
-    for pair in unshared:
+    for pair in pairs:
         for at, judges in enumerate(pair.judges):
             for judge in judges:
                 judged, others = by_judge.setdefault((pair.task, judge), ({}, {}))

@@ -76,7 +76,7 @@ from coeval.analysis.panel.bias_ledger import (
     judge_length_contrast_sentences,
 )
 from coeval.analysis.panel.g_study import estimate_g_study
-from coeval.analysis.people.people_measures import measure_people, people_sentences
+from coeval.analysis.people.people_measures import measure_people, people_leader_sentences
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -240,10 +240,10 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
     families = panel_reading.read_model_families(reader, grid)
     kappa = "weighted κ" if panel is not None and panel.kappa_weights is not None else "κ"
     agreement_sentences = (
-        list(_agreement_sentence(measures.judges, kappa, only_one=ranks.one_judge)) if ranks.order else []
+        list(_agreement_or_reason(measures.judges, kappa, only_one=ranks.one_judge)) if ranks.order else []
     )
     bare = not ranks.order and (labels or compared is not None)
-    leads = () if bare else tuple(leaders.leader_and_judges_sentences(students, ranks, grid.looks))
+    leads = () if bare else tuple(leaders.leader_tie_judges_sentences(students, ranks, grid.looks))
     rows = student_overall_and_task_rows(measures, reader.planned)
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", strength_and_bias_sentences(compared) if compared is not None else ()),
@@ -251,24 +251,24 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", leaders.label_only_notes(grid, labels)),
         ("leads", leaders.failed_or_factor_unscored_notes(reader, grid)),
         ("leads", leaders.label_leader_and_missing_sentences(labels)),
-        ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
+        ("leads", panel_findings.leader_family_sentence(grid, ranks, families)),
         ("leads", leaders.significant_pair_count_sentences(ranks)),
         ("leads", leaders.some_tasks_only_sentences(ranks)),
-        ("where", where_others_score_highest_sentence(grid, students, ranks)),
-        ("where", panel_findings.best_two_teachers_sentence(grid, ranks, families)),
+        ("where", highest_score_by_task_sentence(grid, students, ranks)),
+        ("where", panel_findings.teacher_family_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
         ("judges", panel_findings.judge_bias_sentences(measures.judges)),
         ("judges", judge_length_contrast_sentences(measures.length)),
         ("judges", panel_findings.reliability_sentences(measures.g_study)),
         ("cost", _missing_scores_sentences(students, adjusted=ranks.adjusted)),
-        ("leads", people_sentences(people) if people is not None else ()),
+        ("leads", people_leader_sentences(people) if people is not None else ()),
         ("leads", missing_cut_off_or_empty_warnings(rows)),
         ("leads", lacking_task_and_cut_off_sentences(rows)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in sentences for text in texts)
 
 
-def _agreement_sentence(judges: Mapping[str, JudgeMeasures], kappa: str, *, only_one: bool) -> Iterator[str]:
+def _agreement_or_reason(judges: Mapping[str, JudgeMeasures], kappa: str, *, only_one: bool) -> Iterator[str]:
     """Say how far the judges agree (``kappa``: the statistic's name), or why that cannot be measured."""
     if len(judges) < 2 or only_one:
         if judges:
@@ -307,7 +307,7 @@ def _missing_scores_sentences(students: Mapping[str, StudentMeasures], *, adjust
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
-def where_others_score_highest_sentence(
+def highest_score_by_task_sentence(
     grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking
 ) -> Iterator[str]:
     """Say who has the highest score in each task; verdicts are those of the family of tests."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, bounds_with_missing_scores, share_with_interval
+from coeval.analysis.intervals import Bounds, Floats, mean_with_missing_at_ends, share_with_interval
 from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.pair_scores import ComparedGrid
@@ -257,7 +257,7 @@ def _measure_student(compared: _ComparedLabels, student: int, failed: int) -> La
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
         macro_f1=Measured.with_bounds(f1, bounds, n, missing),
-        bounds=bounds_with_missing_scores(float(correct), float(n), float(n + missing)) if n else None,
+        bounds=mean_with_missing_at_ends(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),

@@ -37,14 +37,14 @@ _LEAST_GAP, _MOST_TIMES = 0.001, 20
 _MOST_LABELS = 3
 
 
-def leader_and_judges_sentences(
+def leader_tie_judges_sentences(
     students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those
     that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
     if (gap := leader_rival_difference(ranks)) is not None:
-        yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
+        yield from filter(None, (items_needed_sentence(gap), whether_judges_agree_sentence(ranks, gap)))
 
 
 def leader_rival_difference(ranks: Ranking) -> PairDifference | None:
@@ -79,7 +79,7 @@ def _lead_or_tie_sentence(
     if gap.significant:
         return f"{lead_text((first, second), gap.with_leader_as_b, count, scope, at_any_look=at_any_look)}."
     shown_pair = (f"{first} ({points[first]})", f"{second} ({points[second]})")
-    if is_behind(first, second, gap):
+    if contradicts_order(first, second, gap):
         lead = f"on {count}, {second} is ahead by {format_difference(gap.with_leader_as_b)} points"
         return f"{' and '.join(shown_pair)} are tied{scope}: {lead}."
     return f"{tie_text(shown_pair, gap.with_leader_as_b, count, scope)}."
@@ -137,7 +137,7 @@ def _cannot_be_settled_by_items(gap: PairDifference) -> bool:
     return gap.difference**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
 
 
-def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
+def whether_judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     """Say whether judges agree about the `leader_and_rival`; '' where no judge scored."""
     if gap.judges is None:
         return ""
@@ -148,7 +148,7 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
             agreement = "was used" if ranks.one_judge else f"scored both {first} and {second}"
             return f"Only one judge {agreement}, so agreement cannot be measured."
         return "Too few items have scores from two judges for both students, so agreement cannot be measured."
-    ahead = second if is_behind(first, second, gap) else first
+    ahead = second if contradicts_order(first, second, gap) else first
     judges, agreeing = gap.judges, gap.agreeing or 0
     agreement = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
     if agreeing == judges:
@@ -219,7 +219,7 @@ def _format_ranks(numbers: Sequence[int]) -> str:
     return f"places {join_names(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def is_behind(first: str, second: str, gap: PairDifference) -> bool:
+def contradicts_order(first: str, second: str, gap: PairDifference) -> bool:
     """Check whether a pair's own difference (sign: of the later name) contradicts the order of all pairs."""
     return (gap.difference if first > second else -gap.difference) < -SAME
 
@@ -227,7 +227,7 @@ def is_behind(first: str, second: str, gap: PairDifference) -> bool:
 def opening_sentences(measures: RunMeasures, looks: Looks | None) -> list[str]:
     """Return at most three sentences that open a page: on scores, else on comparisons or labels."""
     if measures.ranking.order or not (measures.labels or measures.pairs):
-        sentences = leader_and_judges_sentences(measures.students, measures.ranking, looks)
+        sentences = leader_tie_judges_sentences(measures.students, measures.ranking, looks)
     elif measures.pairs is not None:
         sentences = strength_and_bias_sentences(measures.pairs)
     else:

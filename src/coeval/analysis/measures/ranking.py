@@ -264,17 +264,17 @@ _NO_JUDGES: Mapping[Pair, Sequence[JudgeValues]] = {}
 def rank_by_shared_scores(
     means: Mapping[str, StudentMean],
     shared_by_pair: Mapping[Pair, Mapping[str, PairedScores]],
-    partial_students: Collection[str] = (),
+    some_tasks_only: Collection[str] = (),
     judge_values: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
     """Rank students by the scores that pairs share. ``means``: of the students who have a score;
-    ``shared_by_pair``: what two of them share, by task; ``partial_students``: assigned some of the tasks
+    ``shared_by_pair``: what two of them share, by task; ``some_tasks_only``: assigned some of the tasks
     only, listed last and without a rank; ``judge_values``: second minus first student by judge, task by
     task; ``looks``: of a run that grows, so that p-values hold at any look."""
     members = family_members(shared_by_pair, judge_values, looks)
     gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
-    return rank_by_differences(means, gaps, partial_students)
+    return rank_by_differences(means, gaps, some_tasks_only)
 
 
 def count_tested_pairs(shared_by_pair: Mapping[Pair, Mapping[str, PairedScores]]) -> int:

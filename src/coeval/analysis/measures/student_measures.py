@@ -21,9 +21,9 @@ from coeval.analysis.intervals import (
     Floats,
     Interval,
     Scatter,
-    bounds_with_missing_scores,
     mean_bounds,
     mean_over_strata,
+    mean_with_missing_at_ends,
 )
 from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import (
@@ -321,7 +321,7 @@ def bound_student_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
             continue
         task_items, possible_units = inside[assigned], possible[scored_tasks[assigned]] * answers
         ends = np.stack(
-            bounds_with_missing_scores(task_items @ total, task_items @ share, possible_units), axis=-1
+            mean_with_missing_at_ends(task_items @ total, task_items @ share, possible_units), axis=-1
         )
         by_task = {
             grid.tasks[task]: (least, most)

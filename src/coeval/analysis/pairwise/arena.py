@@ -183,8 +183,8 @@ def score_by_judge_and_category(
     if styles is not None and (unstyled := {judgment.prompt for judgment in kept} - styles.keys()):
         raise ValueError(f"styles lack {len(unstyled)} judged prompts, such as {min(unstyled)!r}")
     scores = []
-    for judge in _names_and_total({judgment.judge for judgment in kept}):
-        for category in _names_and_total({judgment.category for judgment in kept}):
+    for judge in _names_and_none_for_total({judgment.judge for judgment in kept}):
+        for category in _names_and_none_for_total({judgment.category for judgment in kept}):
             chosen = [
                 judgment
                 for judgment in kept
@@ -195,7 +195,7 @@ def score_by_judge_and_category(
     return tuple(scores)
 
 
-def _names_and_total(names: set[str]) -> list[str | None]:
+def _names_and_none_for_total(names: set[str]) -> list[str | None]:
     return [*sorted(names), *([None] if len(names) > 1 else [])]
 
 

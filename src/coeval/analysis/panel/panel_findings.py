@@ -163,7 +163,7 @@ def verdict_phrase(a: str, b: str, pair: PairDifference) -> str:
     return f"{b if pair.difference > 0 else a} {pair.verdict}"
 
 
-def leader_judges_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
+def leader_family_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
     """State which judges are of the leader's family, as `coeval compare` does."""
     if len(ranks.order) < 2:
         return
@@ -176,7 +176,7 @@ def leader_judges_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[st
     yield related_judges_sentence(first, related, verdict_phrase(first, second, without) if without else "")
 
 
-def best_two_teachers_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
+def teacher_family_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
     """State which teachers are of the family of exactly one of the two best students, or the same model: what
     they ask may be what it knows."""
     if len(ranks.order) < 2:

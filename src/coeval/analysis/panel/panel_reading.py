@@ -77,7 +77,7 @@ class JudgeResiduals(NamedTuple):
     slopes: Floats
 
 
-def family_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+def family_and_self_biases(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate by judge the biases ``family`` and ``self``; ``families``: of students and judges."""
     biases: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
     shape = len(grid.students), len(grid.judges)
@@ -198,7 +198,7 @@ def _estimate_bias(
     # The others' biases are estimated as well, or else an honest judge would seem to have the opposite of
     # them; if that leaves too few cells, they are assumed to have none, and there is no verdict.
     for favoured in (judges, [judge_index]):
-        fit = _fit_first_bias(means, scored, [is_related[:, j] for j in favoured], favoured)
+        fit = _fit_jointly_for_first_bias(means, scored, [is_related[:, j] for j in favoured], favoured)
         if fit is not None:
             break
     else:
@@ -232,7 +232,7 @@ class _CellFit(NamedTuple):
     item_error: float
 
 
-def _fit_first_bias(
+def _fit_jointly_for_first_bias(
     residuals: Floats, scored: NDArray[np.bool_], related: Sequence[NDArray[np.bool_]], judges: Sequence[int]
 ) -> _CellFit | None:
     """Fit the biases of ``judges`` to their ``related`` units (a mask each) and return the first; None
@@ -367,7 +367,7 @@ def read_judge_biases(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBias
 
 def estimate_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate the biases of each judge, by name; ``families``: of students and judges."""
-    by_family = family_biases_by_judge(grid, families)
+    by_family = family_and_self_biases(grid, families)
     return {
         judge: {"severity": bias, **by_family[judge]} for judge, bias in estimate_severities(grid).items()
     }

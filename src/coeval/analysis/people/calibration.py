@@ -61,7 +61,7 @@ class LineInWeight(NamedTuple):
     means: int
 
     @property
-    def freedom(self) -> int:
+    def degrees_of_freedom(self) -> int:
         """Return the degrees of freedom of the variance, at least 1."""
         return max(int(self.has_label.sum()) - self.means, 1)
 
@@ -117,7 +117,7 @@ def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
     return float(np.clip(shared / spread, 0.0, 1.0)) if spread > 0 else 0.0
 
 
-def estimate_line_in_weight(
+def estimate_mean_as_line_in_weight(
     strata: Sequence[LabelledStratum], cluster_count: int, *, uncorrected: bool = False
 ) -> LineInWeight:
     """Estimate the mean over strata that count equally, each with two labels or more. ``cluster_count``: over
@@ -148,12 +148,12 @@ def estimate_line_in_weight(
 
 def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
     """Estimate the mean on the human scale; from labels alone if judged scores would widen its interval."""
-    parts = estimate_line_in_weight(strata, clusters)
+    parts = estimate_mean_as_line_in_weight(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
-    alone_bounds = _mean_bounds_from_variance(alone, alone_variance, parts.freedom)
+    alone_bounds = _mean_bounds_from_variance(alone, alone_variance, parts.degrees_of_freedom)
     value, variance = _clip_to_scale(parts.value_at(weight)), _variance_with_weight(parts, weight)
-    bounds = _mean_bounds_from_variance(value, variance, parts.freedom)
+    bounds = _mean_bounds_from_variance(value, variance, parts.degrees_of_freedom)
     if variance >= alone_variance or bounds.high - bounds.low > alone_bounds.high - alone_bounds.low:
         value, bounds, weight = alone, alone_bounds, 0.0
     return PoweredMean(value, bounds, weight, alone, alone_bounds, parts.labels)
@@ -165,14 +165,14 @@ def _clip_to_scale(value: float) -> float:
 
 def _variance_with_weight(parts: LineInWeight, weight: float) -> float:
     """Return the variance, with the degree of freedom that an estimated λ takes."""
-    lost = parts.freedom / max(parts.freedom - 1, 1) if weight else 1.0
+    lost = parts.degrees_of_freedom / max(parts.degrees_of_freedom - 1, 1) if weight else 1.0
     return parts.variance_at(weight) * lost
 
 
-def _mean_bounds_from_variance(value: float, variance: float, freedom: int) -> Bounds:
+def _mean_bounds_from_variance(value: float, variance: float, degrees_of_freedom: int) -> Bounds:
     """Return `mean_bounds` of as many items as there are labels to estimate the scatter from."""
-    items = freedom + 1
-    return mean_bounds(value, [Scatter(items, variance * items * freedom)])
+    items = degrees_of_freedom + 1
+    return mean_bounds(value, [Scatter(items, variance * items * degrees_of_freedom)])
 
 
 def estimate_powered_difference(first: LineInWeight, second: LineInWeight) -> Difference:
@@ -185,14 +185,14 @@ def estimate_powered_difference(first: LineInWeight, second: LineInWeight) -> Di
     weight = float(np.clip(weight, 0.0, 1.0))
     if _variance_with_weight(parts, weight) >= _variance_with_weight(parts, 0.0):
         weight = 0.0
-    items = parts.freedom + 1
-    variance = max(_variance_with_weight(parts, weight), _UNSEEN / items / parts.freedom)
+    items = parts.degrees_of_freedom + 1
+    variance = max(_variance_with_weight(parts, weight), _UNSEEN / items / parts.degrees_of_freedom)
     value = min(max(parts.value_at(weight), -1.0), 1.0)
-    error, freedom = float(np.sqrt(variance)), max(parts.freedom - bool(weight), 1)
-    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    p = float(2 * stdtr(freedom, -abs(value) / error))
+    error, degrees_of_freedom = float(np.sqrt(variance)), max(parts.degrees_of_freedom - bool(weight), 1)
+    half = float(stdtrit(degrees_of_freedom, (1 + LEVEL) / 2)) * error
+    p = float(2 * stdtr(degrees_of_freedom, -abs(value) / error))
     ends = max(value - half, -1.0), min(value + half, 1.0)
-    return Difference(0.0, value, value, *ends, error, freedom, p, parts.labels, None, "paired t")
+    return Difference(0.0, value, value, *ends, error, degrees_of_freedom, p, parts.labels, None, "paired t")
 
 
 def count_labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
@@ -412,7 +412,7 @@ def _calibrate_pairs(
     judged: Mapping[tuple[str, str], Measured],
     clusters: int,
 ) -> dict[tuple[str, str], CalibratedPair]:
-    parts = {name: estimate_line_in_weight(own, clusters) for name, own in strata_by_student.items()}
+    parts = {name: estimate_mean_as_line_in_weight(own, clusters) for name, own in strata_by_student.items()}
     differences = {(a, b): estimate_powered_difference(parts[a], parts[b]) for a, b in judged}
     tested = adjust_family([FamilyMember(people) for people in differences.values()])
     return {

@@ -93,7 +93,7 @@ def measure_people(
     )
 
 
-def people_sentences(people: PeopleMeasures) -> Iterator[str]:
+def people_leader_sentences(people: PeopleMeasures) -> Iterator[str]:
     """Say who leads on the human scale, how biased judges are, and what is left to label."""
     scale = people.whole_scale
     if scale is None:

@@ -367,7 +367,7 @@ class Reader:
                 f"{compact and f'REPLACE ({compact})'} FROM {raw} WHERE no_record_of IS NULL"
             )
             self._db.execute(f"DROP TABLE {raw}")
-            self._on_table_made(stage)
+            self._note_items_beyond_limits(stage)
             self._db.execute(
                 f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_rowids_sql(stage.table)})"  # noqa: S608
             )
@@ -376,8 +376,8 @@ class Reader:
     def _make_table_of_files(self) -> None:
         """Prepare what the first table needs."""
 
-    def _on_table_made(self, stage: Stage) -> None:
-        """Act on a table whose rows are still in the order of the files and their lines."""
+    def _note_items_beyond_limits(self, stage: Stage) -> None:
+        """Note what is beyond the plan, while rows are in the order of the files and their lines."""
 
     def _display_name(self, path: Path) -> str:
         return path.name

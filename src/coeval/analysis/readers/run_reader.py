@@ -451,7 +451,7 @@ class RunReader(Reader):
             notes += (f"not counted: {', '.join(orphans)}",)
         return notes + tuple(self.copies.notes(has_samples=self.has_samples))
 
-    def _on_table_made(self, stage: Stage) -> None:
+    def _note_items_beyond_limits(self, stage: Stage) -> None:
         if stage.table != "datapoint":
             return
         limits = [

@@ -138,7 +138,7 @@ def _build_metric_score(samples: Sequence[SampleMetricFigure], figure: SampleFig
     )
 
 
-def mean_over_tasks(headlines: Iterable[tuple[float, str]]) -> float:
+def mean_headline_share(headlines: Iterable[tuple[float, str]]) -> float:
     """Return the mean of tasks' headlines as a share; each is a value with its unit, and counts alike."""
     return fmean(share_of_scale(value, unit) for value, unit in headlines)
 

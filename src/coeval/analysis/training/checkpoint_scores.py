@@ -178,7 +178,7 @@ def _choose_runs_of_task(
             reasons[run] = f"unfinished: {read[run].unfinished:,} answers or judgments are missing"
     kept = _keep_largest_group({run: facts for run, facts in read.items() if run not in reasons}, reasons)
     notes = [f"run_{run} is left out: {why}" for run, why in sorted(reasons.items())]
-    notes += _incomplete_notes(kept)
+    notes += _unfinished_or_valueless_run_notes(kept)
     notes += [f"run_{run}: {_GONE}" for run in kept if run in gone]
     if expected is not None and len(kept) < expected:
         notes.append(f"{len(kept)} of the {expected} requested samples exist")
@@ -259,7 +259,7 @@ def _changed_settings(a: _Requested | None, b: _Requested | None) -> list[str]:
     return [name for name in names if settings_a.get(name) != settings_b.get(name)]
 
 
-def _incomplete_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
+def _unfinished_or_valueless_run_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
     for run, facts in kept.items():
         if facts.unfinished:
             yield f"run_{run} is unfinished: {facts.unfinished:,} answers or judgments are missing"

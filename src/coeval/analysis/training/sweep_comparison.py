@@ -155,7 +155,7 @@ def compare_checkpoints(runs: Sequence[TrainingRun]) -> SweepComparison:
     groups = [together] if together.shared else [match_runs([run]) for run in runs]
     shared = [matrix for group in groups for matrix in group.shared]
     notes = [*together.notes, *(note for group in groups for note in group.notes)]
-    only_in = _unshared_steps(runs)
+    only_in = _steps_of_one_run_only(runs)
     for label, steps in only_in.items():
         texts = f"step{'s' * (len(steps) > 1)} {join_names(map(str, steps))}"
         notes.append(f"only {label} has {texts}: no other run is compared with it there")
@@ -180,7 +180,7 @@ def compare_checkpoints(runs: Sequence[TrainingRun]) -> SweepComparison:
     return msgspec.structs.replace(comparison, sentences=tuple(_sweep_sentences(comparison, left_out)))
 
 
-def _unshared_steps(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
+def _steps_of_one_run_only(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
     steps = {run.label: set(run.steps) for run in runs}
     own_steps = {}
     for label, own in steps.items() if len(runs) > 1 else ():

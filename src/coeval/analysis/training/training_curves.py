@@ -23,7 +23,7 @@ from coeval.analysis.training.aggregate import (
     TaskAggregate,
     aggregate_checkpoint,
     find_evaluated_steps,
-    mean_over_tasks,
+    mean_headline_share,
 )
 from coeval.analysis.training.checkpoint_scores import (
     CommonItems,
@@ -401,7 +401,7 @@ def _average_over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix |
     figures = None
     if all(matrix.figures is not None for matrix in tasks):
         figures = tuple(
-            mean_over_tasks((matrix.means[matrix.column_of(checkpoint)], matrix.unit) for matrix in tasks)
+            mean_headline_share((matrix.means[matrix.column_of(checkpoint)], matrix.unit) for matrix in tasks)
             for checkpoint in common
         )
     judges = next((matrix.judges for matrix in tasks if matrix.judges is not None), None)

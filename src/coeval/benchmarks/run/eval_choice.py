@@ -43,7 +43,7 @@ class Address(NamedTuple):
 def make_evaluation(settings: EvalSettings, keys: Keys) -> EvalSpec:
     """Make the evaluation that the settings describe. Raises UsageError: settings contradict each other, or
     name an unknown task or an absent file."""
-    options = read_all_task_options(settings)
+    options = read_task_options_by_name(settings)
     names = normalise_and_check_task_names(split_names(settings.tasks) or _response_files_by_task(options))
     for problem in _find_problems(settings, names, options):
         raise UsageError(problem)
@@ -92,7 +92,7 @@ def normalise_and_check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def read_all_task_options(settings: SharedSettings) -> OptionValues:
+def read_task_options_by_name(settings: SharedSettings) -> OptionValues:
     """Return every task option's value by name; raises UsageError: one is unknown, or of another kind."""
     options = {option.name: option for row in TASKS.values() for option in row.options}
     texts = settings.task_options or {}
@@ -124,7 +124,7 @@ def _convert_option(option: TaskOption, value: Any) -> Any:
 
 def describe_idle_options(settings: EvalSettings, names: Iterable[str]) -> str | None:
     """Describe options of tasks that are not among ``names``, if any are set."""
-    values = read_all_task_options(settings)
+    values = read_task_options_by_name(settings)
     options = (option for task, row in TASKS.items() if task not in names for option in row.options)
     idle = [option.flag for option in options if values[option.name] != option.default]
     if not idle:

@@ -239,7 +239,7 @@ class CoevalRun(Benchmark):
             if factor not in task.label_attributes
         }
         computed = {factor: check for factor, check in checks.items() if check.runs == "here"}
-        values = (self._blueprint.read_part_if_known(task, "target") if task.label_attributes else None) or {}
+        values = (task.label_attributes and self._blueprint.read_part_or_declared(task, "target")) or {}
         return RunTask(
             task,
             rubric,
@@ -265,7 +265,7 @@ class CoevalRun(Benchmark):
     def items(self) -> Sequence[Item]:
         """Return the run's good planned items as ``test`` prompts; raises UsageError: there are none."""
         nuances = {
-            task.name: KnownNuance(task, self._blueprint.read_part_if_known(task, "nuanced") or {})
+            task.name: KnownNuance(task, self._blueprint.read_part_or_declared(task, "nuanced") or {})
             for task in self._config.tasks
         }
         items: list[Item] = []

@@ -35,7 +35,7 @@ from coeval.pipeline.plan.estimate.run_estimate import (
 )
 from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_start
 from coeval.pipeline.run_options import RunOptions, run_folder
-from coeval.pipeline.start.partial_starts import sample_for_estimate
+from coeval.pipeline.start.partial_starts import add_sampled_lengths
 from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import estimate_and_savings_tables
@@ -61,7 +61,7 @@ def estimate_write_and_print(
     lengths = read_recorded_lengths(start.config, start.preview)
     if start.config.experiment.estimate_samples:
         show_progress_while(
-            keys, lambda context: sample_for_estimate(start.config, start.preview, lengths, prices, context)
+            keys, lambda context: add_sampled_lengths(start.config, start.preview, lengths, prices, context)
         )
     assumed = EstimateInputs(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)

@@ -74,7 +74,7 @@ def main() -> NoReturn:
         _score_requests()
     for descriptor in (0, 1):
         os.close(descriptor)
-    _guard_worker(worker, lifeline, ended)
+    _end_descendants_and_exit_like_worker(worker, lifeline, ended)
 
 
 # --- The guard
@@ -88,7 +88,7 @@ def _prctl_function() -> Callable[[int, int], object]:
     return lambda option, value: call(option, value, 0, 0, 0)
 
 
-def _guard_worker(worker: int, lifeline: int, ended: int) -> NoReturn:
+def _end_descendants_and_exit_like_worker(worker: int, lifeline: int, ended: int) -> NoReturn:
     """Wait for the end of either side; then end all descendants, and report how the worker ended."""
     status = None
     while status is None:

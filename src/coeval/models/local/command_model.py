@@ -87,7 +87,7 @@ class CommandModel(OwnCode):
         program = self._idle.pop() if self._idle else await self._start_program()
         whole = False
         try:
-            completion = await self._await_in_time(self._exchange(program, request))
+            completion = await self._await_in_time(self._exchange_line_or_whole_prompt(program, request))
             whole = self._keeps
         finally:  # what was broken off may still answer, and would answer the next request
             if whole:
@@ -121,7 +121,7 @@ class CommandModel(OwnCode):
             raise self._map_exception(error, self._place) from error
         return _Program(process, self._guard)
 
-    async def _exchange(self, program: _Program, request: Request) -> Completion:
+    async def _exchange_line_or_whole_prompt(self, program: _Program, request: Request) -> Completion:
         if self._keeps:
             return await self._exchange_line(program, request)
         prompt = request_parts(request, with_earlier=True)["prompt"]

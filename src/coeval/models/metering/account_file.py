@@ -152,7 +152,7 @@ class AccountFile:
         return any(lost_cost.values())
 
     @contextmanager
-    def write_or_undo(self, row: ModelAccount) -> Iterator[None]:
+    def undo_if_write_fails(self, row: ModelAccount) -> Iterator[None]:
         """Write a change of an account that is made within; StoreError, with the account as before, if the
         disk refuses."""
         before = msgspec.structs.replace(row, jobs=dict(row.jobs), booked=list(row.booked))

@@ -103,7 +103,7 @@ class Budget:
         """Check whether a request can be paid for, whatever pending requests turn out to cost."""
         return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.limit_usd
 
-    def reservable_usd(self, fund: Fund) -> float:
+    def unspent_usd_beside_other_funds(self, fund: Fund) -> float:
         """Return how much may be written ahead for a fund's live requests beside other funds' blocks."""
         others = sum(other.row.reserved_usd for other in self.funds if other is not fund)
         unblocked = sum(each.unblocked_usd for each in self.funds)
@@ -114,7 +114,7 @@ class Budget:
             fund.row.reserved_usd = min(fund.row.reserved_usd, fund.held)
 
     def shrink_blocks_if_overdrawn(self) -> None:
-        if any(self.reservable_usd(fund) < fund.row.reserved_usd for fund in self.funds):
+        if any(self.unspent_usd_beside_other_funds(fund) < fund.row.reserved_usd for fund in self.funds):
             self.shrink_blocks_to_held()
 
     def can_ever_pay(self, usd: float, priority: int) -> bool:
@@ -255,7 +255,7 @@ class BudgetGate:
         if self.waiting:
             self._serve_queues()
 
-    def shrink_to_one_block_each(self) -> None:
+    def shrink_reservations_to_one_block(self) -> None:
         """Release money beyond held requests and one block (budget / `BLOCKS`). The caller writes."""
         for fund in self._funds.values():
             row = fund.row
@@ -290,9 +290,9 @@ class BudgetGate:
         before = [(other.row, other.row.reserved_usd) for other in self._funds.values()]
         needed = fund.held + _block_usd(fund)
         for budget in fund.budgets:
-            if budget.reservable_usd(fund) < needed:
+            if budget.unspent_usd_beside_other_funds(fund) < needed:
                 budget.shrink_blocks_to_held()
-            needed = min(needed, budget.reservable_usd(fund))
+            needed = min(needed, budget.unspent_usd_beside_other_funds(fund))
         fund.row.reserved_usd = max(needed, fund.held)
         try:
             self._file.write()

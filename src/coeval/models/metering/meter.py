@@ -146,7 +146,7 @@ class Meter:
             if (refused := self.refusal()) is not None:
                 raise refused
             if not row.reserved:
-                with self._file.write_or_undo(row):
+                with self._file.undo_if_write_fails(row):
                     row.reserved = min(BLOCK, ceiling - row.requests)
             row.reserved -= 1
         row.requests += 1
@@ -229,7 +229,7 @@ class Meter:
         row = self._row
         if tag in row.jobs:
             return
-        with self._file.write_or_undo(row):
+        with self._file.undo_if_write_fails(row):
             row.jobs[tag] = JobAccount(requests, usd, dearest_usd)
             row.requests += requests
         self._parked -= requests
@@ -255,7 +255,7 @@ class Meter:
         row = self._row
         if tag in row.booked:
             return
-        with self._file.write_or_undo(row):
+        with self._file.undo_if_write_fails(row):
             job = row.jobs.pop(tag, JobAccount(0))
             row.booked.append(tag)
             sums = bill.sums
@@ -328,9 +328,9 @@ class Ledger:
             self._doubted.add((name, kind))
             self.warn(sentence)
 
-    def write_with_one_block_each(self) -> None:
+    def write_with_reservations_of_one_block(self) -> None:
         """Write the accounts, reservations included, but no more than a block of each."""
-        self.budget_gate.shrink_to_one_block_each()
+        self.budget_gate.shrink_reservations_to_one_block()
         self._file.write()
 
     def close(self) -> None:

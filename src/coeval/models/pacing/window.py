@@ -109,7 +109,7 @@ class Slowness:
             latency = self._latency[priority] = _Latency()
         return latency.add_latency_and_check_slow(latency_s, size)
 
-    def count_slow_or_step_trial(self, size: float, now: float) -> TrialStep:
+    def step_trial_else_count_slow_answer(self, size: float, now: float) -> TrialStep:
         """Count an answer while answers are slow or a trial runs; ``size`` is the number in flight."""
         trial = self._trial
         if trial is None:
@@ -184,7 +184,7 @@ class Window:
             self._slowness.abandon_trial()
             return
         if slow or self._slowness.is_trying:
-            step = self._slowness.count_slow_or_step_trial(self.size, now)
+            step = self._slowness.step_trial_else_count_slow_answer(self.size, now)
             self.size = step.size
             if step.is_half_faster:
                 self._slowed += 1

@@ -113,13 +113,13 @@ def check_supplied_items(draft: Draft) -> Iterator[Finding]:
             message = "apply to items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
-            yield from _check_conditions_parse(draft, index)
+            yield from _check_items_where_conditions(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
             message = "is all, which only a task with `items` allows; write a number"
             yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
 
 
-def _check_conditions_parse(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_items_where_conditions(draft: Draft, index: int) -> Iterator[Finding]:
     path: KeyPath = ("tasks", index, "items", "where")
     where = draft.get(*path, default=[])
     for condition in [where] if isinstance(where, str) else where:

@@ -60,7 +60,7 @@ def _parse_values(data: SettingValues, record: type[msgspec.Struct]) -> tuple[Se
     for key, value in data.items():
         field = fields.get(key)
         findings = list(_check_key((key,), fields))
-        if field is not None and value is None and "none" in field.words:
+        if field is not None and value is None and "none" in field.words_for_integer:
             value = "none"  # as YAML says it
         if field is not None:
             findings += _find_unknown_keys_and_words((key,), value, field.kinds)

@@ -169,12 +169,12 @@ class Blueprint:
 
     def read_blueprint_if_known(self, task: TaskConfig) -> TaskBlueprint | None:
         """Return the blueprint if file and folder determine it, else None; nothing is written."""
-        target, nuanced, rubric = (self.read_part_if_known(task, kind) for kind in KINDS)
+        target, nuanced, rubric = (self.read_part_or_declared(task, kind) for kind in KINDS)
         if target is None or nuanced is None or rubric is None:
             return None
         return TaskBlueprint(target, nuanced, rubric)
 
-    def read_part_if_known(self, task: TaskConfig, kind: Kind) -> Any:
+    def read_part_or_declared(self, task: TaskConfig, kind: Kind) -> Any:
         """Return one kind, as `read_blueprint_if_known` does."""
         declared, path = find_declaration(task, kind), self.artifact_path(task.name, kind)
         if path.exists():

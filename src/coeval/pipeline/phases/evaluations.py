@@ -77,7 +77,7 @@ class ResponseWork(ModelWork[records.Response]):
 
     @property
     def weight(self) -> int:
-        return self.setup.records_per_response
+        return self.setup.answer_and_followers
 
     def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.prepared.values)
@@ -311,7 +311,7 @@ class ItemWork(ModelWork[records.Datapoint]):
 
     @property
     def weight(self) -> int:
-        return 1 + sum(student.samples for student in self.setup.students) * self.setup.records_per_response
+        return 1 + sum(student.samples for student in self.setup.students) * self.setup.answer_and_followers
 
     def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.sample.prompt_variables, BENCHMARK_ITEM)
@@ -418,7 +418,7 @@ class CheckWork:
             values[factor] = value
             if why:
                 reasons[factor] = why
-        return self._build_merged_record(values, reasons)
+        return self._merge_earlier_values(values, reasons)
 
     def make_failed_record(self, error: Exception) -> records.Evaluation:
         identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE)
@@ -426,7 +426,7 @@ class CheckWork:
             **identity, status="failed", error=make_failure(error), missing=self.factors
         )
 
-    def _build_merged_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
+    def _merge_earlier_values(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
         """Build the record, with an earlier one's values unless all are computed again."""
         hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
         criteria, made_from = {factor: hashes[factor] for factor in values}, None

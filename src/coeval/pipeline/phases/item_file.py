@@ -88,20 +88,20 @@ class _StrictItem(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forb
 _read_record = make_decoder(_StrictItem)
 
 
-def parse_item_line(text: bytes, task: str, teacher: str) -> SuppliedItem | str:
+def parse_item_line_or_problem(text: bytes, task: str, teacher: str) -> SuppliedItem | str:
     """Parse a line of a teacher's file for a task; a string says why it cannot be used."""
     start = item_prefix(task, teacher)
     try:
         item = _read_record(text)
     except Undecodable:
-        return _parse_handwritten_line(text, task, teacher)
+        return _parse_handwritten_or_problem(text, task, teacher)
     names_match = (item.task_id, item.teacher_model_id) == (task, teacher) and item.id.startswith(start)
     if names_match and item.id != start and is_good(item) and (item.prompt or "").strip():
         return SuppliedItem(text.strip() + b"\n", item, False, ())
-    return _parse_handwritten_line(text, task, teacher)
+    return _parse_handwritten_or_problem(text, task, teacher)
 
 
-def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedItem | str:
+def _parse_handwritten_or_problem(text: bytes, task: str, teacher: str) -> SuppliedItem | str:
     """Parse a line that a person or another program wrote; a string says why it cannot be used."""
     text = text.removeprefix(BOM)
     try:
@@ -128,10 +128,10 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
     full = own if own.startswith(start) and own != start else start + own
     if _decode_field(fields, "id") != full:
         filled["id"] = full
-    return _build_supplied_item(text, fields, filled | _correct_fields_that_are_not_text(fields))
+    return _build_supplied_item_or_problem(text, fields, filled | _correct_fields_that_are_not_text(fields))
 
 
-def _build_supplied_item(
+def _build_supplied_item_or_problem(
     text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]
 ) -> SuppliedItem | str:
     if (misfit := _find_field_problem(fields)) is not None:
@@ -256,7 +256,7 @@ class ItemFile:
             self.rewritten = True
             self.remarks.note("the line is blank", number)
             return
-        supplied = parse_item_line(text, self.source.task.name, self.source.teacher)
+        supplied = parse_item_line_or_problem(text, self.source.task.name, self.source.teacher)
         if isinstance(supplied, str):
             self.problems.note(supplied, number)
             return

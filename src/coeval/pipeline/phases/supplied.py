@@ -119,7 +119,7 @@ class Supply:
         for file in self.files:
             yield from file.notes
             yield from file.remarks.format_lines(file.path)
-            yield from _describe_labels_with_unseen_values(file)
+            yield from _describe_labels_hidden_from_students(file)
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total requires"
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
@@ -190,7 +190,7 @@ class Supply:
             answers.lines.clear()
 
 
-def _describe_labels_with_unseen_values(file: ItemFile) -> Iterator[str]:
+def _describe_labels_hidden_from_students(file: ItemFile) -> Iterator[str]:
     """Name labels whose values no prompt of students names."""
     task, declared = file.source.task, file.source.task.target_attributes
     if task.output_description.strip() or any(key.split(".")[0] == "test" for key in task.prompt_library):
@@ -275,7 +275,7 @@ def find_short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     return short
 
 
-def find_short_answers(unanswered: Mapping[tuple[str, str], int], config: Config) -> list[ShortSupply]:
+def list_short_answer_tables(unanswered: Mapping[tuple[str, str], int], config: Config) -> list[ShortSupply]:
     """List the tables that hold too few answers, by task and student."""
     return [
         ShortSupply(_locate_answer_table(config, task, student), task, missing, student=student)

@@ -15,7 +15,7 @@ from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.engine.model_work import differing_parts
 from coeval.engine.progress import WorkCounts
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.plan.run_plan import ChangedRecords, Node, Plan, SparedRecords
+from coeval.pipeline.plan.run_plan import ChangedRecords, Node, Plan, ReusableRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import PlanWalk
 from coeval.pipeline.run_options import ChangePolicy
@@ -48,10 +48,10 @@ class PlanCount(WorkCounts):
             self.changed[change] += 1
             self.examples.setdefault(change, node.key)
 
-    def count_spared_records(self, setup: TaskSetup, spared: SparedRecords) -> None:
-        count = self.count_for(spared.phase, setup.task.name, spared.name)
-        count.spared += spared.records
-        count.spared_calls += spared.calls
+    def count_reusable_records(self, setup: TaskSetup, reusable: ReusableRecords) -> None:
+        count = self.count_for(reusable.phase, setup.task.name, reusable.name)
+        count.reusable += reusable.records
+        count.reusable_calls += reusable.calls
 
 
 def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
@@ -67,8 +67,8 @@ def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
             counts.open_slots.append(is_open)
         for node in walk.list_nodes_of_alike_records():
             counts.count_node(setup, node)
-        for spared in walk.spared:
-            counts.count_spared_records(setup, spared)
+        for reusable in walk.reusable:
+            counts.count_reusable_records(setup, reusable)
         counts.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
         counts.unsupplied += sum(plan.count_unsupplied_items(setup).values())
     return counts

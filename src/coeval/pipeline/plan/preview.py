@@ -19,7 +19,7 @@ from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind
 from coeval.pipeline.phases.proposals import MOST_NAMES
-from coeval.pipeline.phases.supplied import Supply, declare_item_labels, find_short_answers, read_supply
+from coeval.pipeline.phases.supplied import Supply, declare_item_labels, list_short_answer_tables, read_supply
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, refuse_changed_records
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
@@ -29,7 +29,7 @@ from coeval.pipeline.start.inherit import (
     find_item_source_run,
     find_source_run,
     foresee_cleared_folder,
-    inherited_phases,
+    phases_to_inherit,
 )
 from coeval.store.rundir import RunDir
 from coeval.tables.documents import CutDocuments
@@ -141,7 +141,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
         drawn = blueprint.read_blueprint_if_known(task)
         if drawn is None:
             unsettled.add(task.name)
-            small, large = _build_setup_bounds(
+            small, large = _build_smallest_and_largest_setups(
                 config, task, blueprint, recorded, supply.documents.get(task.name)
             )
         else:
@@ -155,16 +155,16 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     return Preview(blueprint, plan, counts, lower, frozenset(unsettled), source or folder, supply)
 
 
-def _build_setup_bounds(
+def _build_smallest_and_largest_setups(
     config: Config, task: TaskConfig, blueprint: Blueprint, recorded: RunIndex, documents: CutDocuments | None
 ) -> tuple[TaskSetup, TaskSetup]:
     """Build an unsettled task's setups with the smallest and the largest rubric that may be proposed."""
-    target, nuanced = (blueprint.read_part_if_known(task, kind) or {} for kind in KINDS[:2])
+    target, nuanced = (blueprint.read_part_or_declared(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
         return build_setup(config, task, TaskBlueprint(target, nuanced, rubric), documents)
 
-    if (known_rubric := blueprint.read_part_if_known(task, "rubric")) is not None:
+    if (known_rubric := blueprint.read_part_or_declared(task, "rubric")) is not None:
         settled = setup(known_rubric)
         return settled, settled
     rubric_so_far = blueprint.merge_inherited_and_proposed_rubrics(task)
@@ -199,7 +199,7 @@ def _read_records(
         if source is not None:
             recorded.read(
                 _InheritedFolder(source.path, folder),
-                inherited_phases(config),
+                phases_to_inherit(config),
                 supplied=supply.unwritten_lines,
             )
         recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.unwritten_lines)
@@ -227,7 +227,7 @@ class _FutureBlueprint(Blueprint):
         left = foresee_cleared_folder(config, folder) if options.overwrite else folder
         super().__init__(config, left, follow_file=options.continue_run, inherited=source)
         self._source = source
-        self._taken = frozenset(inherited_phases(config)) if source is not None else frozenset()
+        self._taken = frozenset(phases_to_inherit(config)) if source is not None else frozenset()
         self._extended = {task.name for task in config.tasks if task.rubric == "extend"}
 
     def artifact_path(self, task: str, kind: Kind) -> Path:
@@ -300,13 +300,13 @@ def forecast_calls(config: Config, preview: Preview) -> Forecast:
             key = (phase, task.name)
             few, many = (c.total(phase, task=task.name) for c in (preview.least, preview.plan_count))
             planned[key] = many.planned
-            calls[key] = Calls(few.calls - few.spared_calls, many.calls)
-            owed[key] = Calls(few.owed - few.spared, many.owed)
+            calls[key] = Calls(few.calls - few.reusable_calls, many.calls)
+            owed[key] = Calls(few.owed - few.reusable, many.owed)
     warnings = [
-        sentence for setup in preview.plan.setups for sentence in setup.describe_unfollowed_settings()
+        sentence for setup in preview.plan.setups for sentence in setup.list_clipped_ranges_dropped_reasons()
     ]
     warnings += preview.supply.list_remarks()
-    for short in find_short_answers(preview.plan_count.unanswered, config):
+    for short in list_short_answer_tables(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if empty_note := empty_answers_sentence(preview.plan.recorded.count_empty_answers(), "of"):

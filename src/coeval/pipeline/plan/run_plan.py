@@ -187,7 +187,7 @@ class Node(NamedTuple):
     entry: EvaluationEntry | None = None
 
 
-class SparedRecords(NamedTuple):
+class ReusableRecords(NamedTuple):
     """Owed records that are on disk: they stay if what they were made from comes again unchanged."""
 
     phase: Phase

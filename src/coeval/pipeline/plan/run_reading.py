@@ -60,19 +60,19 @@ def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Readin
         reader.looks = looks.current_look
         if sentence := looks.describe_look_among_several(reader.looks):
             notes.append(sentence)
-        if is_look and (unwritten := looks.record_look_if_new_and_unfinished()):
+        if is_look and (unwritten := looks.record_new_unfinished_look_or_problem()):
             notes.append(unwritten)
         yield Reading(reader, tuple(notes))
 
 
-def record_look_before_extension(source: RunDir, target: RunDir, planned: int) -> str:
+def record_pre_extension_look_or_problem(source: RunDir, target: RunDir, planned: int) -> str:
     """Record in ``target`` that the results of ``source``, which it extends to ``planned`` items, were looked
     at. Return why that failed, or ""."""
     try:
         if source.path != target.path and source.looks.exists():
             copy_if_absent(source.looks, target.looks)
         with open_run_reader(source) as (reader, _):
-            return RecordedLooks(source, reader).record_finished_look_if_extended(planned, target)
+            return RecordedLooks(source, reader).record_finished_look_or_problem(planned, target)
     except CoevalError as error:
         return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"
 
@@ -153,21 +153,21 @@ class RecordedLooks:
         name = f"{looks.in_words[0].upper()}{looks.in_words[1:]}"
         return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"
 
-    def record_look_if_new_and_unfinished(self) -> str:
+    def record_new_unfinished_look_or_problem(self) -> str:
         """Record that results of an unfinished run were shown, unless they were before. Return why that
         failed, or "": somebody without write access may look too."""
         if self._status in ("", _FINISHED) or self._is_empty_or_recorded:
             return ""
-        return _append_look(self._folder, self._new_look)
+        return _try_add_look(self._folder, self._new_look)
 
-    def record_finished_look_if_extended(self, planned: int, target: RunDir) -> str:
+    def record_finished_look_or_problem(self, planned: int, target: RunDir) -> str:
         """Record in ``target`` a look at a finished run of under ``planned`` items. Return as above."""
         if self._status != _FINISHED or self._is_empty_or_recorded:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")
         if planned <= int(items):  # what failed is asked for again: no more is bought than was planned
             return ""
-        return _append_look(target, msgspec.structs.replace(self._new_look, planned=planned, finished=True))
+        return _try_add_look(target, msgspec.structs.replace(self._new_look, planned=planned, finished=True))
 
     @cached_property
     def _new_look(self) -> Look:
@@ -188,7 +188,7 @@ class RecordedLooks:
         return not present.scores or any(look.scores == present.scores for look in self._recorded_looks)
 
 
-def _append_look(folder: RunDir, look: Look) -> str:
+def _try_add_look(folder: RunDir, look: Look) -> str:
     try:
         append_lines(folder.looks, [look])
     except StoreError as error:

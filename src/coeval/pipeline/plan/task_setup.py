@@ -107,7 +107,7 @@ class TaskSetup:
         """Check whether a student or a judge is shown an item's nuance."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
-    def describe_unfollowed_settings(self) -> Iterator[str]:
+    def list_clipped_ranges_dropped_reasons(self) -> Iterator[str]:
         """Say which ranges exceed the proposed attributes, and that limits leave no room for reasons."""
         factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
@@ -131,7 +131,7 @@ class TaskSetup:
             yield from (f"{prefix}{sentence}" for sentence in describe_coverage_shortfall(self.space, total))
 
     @property
-    def records_per_response(self) -> int:
+    def answer_and_followers(self) -> int:
         """Return how many records one response may lead to, itself included."""
         judgments = len(self.judges)
         if self.pairs is not None:  # a comparison comes of two answers

@@ -26,8 +26,8 @@ from coeval.pipeline.plan.run_plan import (
     Plan,
     RecordStatus,
     RecordStatuses,
+    ReusableRecords,
     Slot,
-    SparedRecords,
     find_current_rows,
 )
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -47,13 +47,13 @@ def assume_current(_: Phase, __: str) -> bool:
     return False
 
 
-def find_spared_records(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[SparedRecords]:
+def find_reusable_records(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[ReusableRecords]:
     """Yield what of the nodes ``foreseen`` need not be made, by the ``real`` ones: sources are unchanged."""
     owed = {node.key: node.calls for node in real if node.owed}
     for node in foreseen:
         left = owed.get(node.key)
         if node.owed and left != node.calls:  # None where it is not owed at all
-            yield SparedRecords(
+            yield ReusableRecords(
                 node.phase, node.teacher, node.name, records=int(left is None), calls=node.calls - (left or 0)
             )
 
@@ -142,7 +142,7 @@ class PlanWalk:
             for s in self._students
         }
         self._groups: dict[str, _GroupCounts] = {}
-        self._spared: dict[tuple[Phase, str, str], SparedRecords] = {}
+        self._reusable: dict[tuple[Phase, str, str], ReusableRecords] = {}
         self._item = self._recorded.items.entry_getter("")
         self._passages = frozenset(passage.key for passage in setup.space.passages)
         self._outdated: dict[RecordEntry, RecordEntry] = {}
@@ -192,7 +192,7 @@ class PlanWalk:
             return
         if not good and self._any_follows:
             for student in self._called_students:
-                self._note_spared_followers(slot.id + student.suffix, (teacher, student.name), student)
+                self._note_reusable_followers(slot.id + student.suffix, (teacher, student.name), student)
         if self._gathers:
             group.fresh_items += 1
         else:
@@ -260,7 +260,7 @@ class PlanWalk:
                 yield from self.walk_judgments(key, names, is_outdated, group=group)
                 continue
             if group is not None and not good and self._any_follows:
-                self._note_spared_followers(key, names, student)
+                self._note_reusable_followers(key, names, student)
             if group is not None and self._gathers:
                 group.fresh_answers += 1
             elif waiting:
@@ -370,9 +370,9 @@ class PlanWalk:
     # --- groups of equal records -----------------------------------------------------------------------
 
     @property
-    def spared(self) -> Iterable[SparedRecords]:
-        """Return the sums of spared records so far, by phase, teacher and model."""
-        return self._spared.values()
+    def reusable(self) -> Iterable[ReusableRecords]:
+        """Return the sums of reusable records so far, by phase, teacher and model."""
+        return self._reusable.values()
 
     def list_nodes_of_alike_records(self) -> Iterator[Node]:
         """Yield the other records: one node for all of a phase, teacher and model that are alike."""
@@ -427,7 +427,7 @@ class PlanWalk:
                 calls = len(status.factors) if per_factor else 1
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
-    def _note_spared_followers(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
+    def _note_reusable_followers(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
         """Note which followers need not be made if a lost item or answer comes again unchanged."""
         entry = self._recorded.responses.get(response)
         left = self._includes("response_collection", response, *names)
@@ -435,18 +435,18 @@ class PlanWalk:
             if left and student.statuses[entry].owed:
                 return  # it is made again for another reason, and judged again
             if left:
-                self._add_spared(SparedRecords("response_collection", *names, 1, 1))
+                self._add_reusable(ReusableRecords("response_collection", *names, 1, 1))
         elif not left:
             return
         foreseen, real = (
             self.walk_judgments(response, names, is_outdated)
             for is_outdated in (assume_outdated, assume_current)
         )
-        for spared in find_spared_records(foreseen, real):
-            self._add_spared(spared)
+        for reusable in find_reusable_records(foreseen, real):
+            self._add_reusable(reusable)
 
-    def _add_spared(self, more: SparedRecords) -> None:
-        total = self._spared.get(more[:3])
+    def _add_reusable(self, more: ReusableRecords) -> None:
+        total = self._reusable.get(more[:3])
         if total is not None:
             more = more._replace(records=total.records + more.records, calls=total.calls + more.calls)
-        self._spared[more[:3]] = more
+        self._reusable[more[:3]] = more

@@ -227,9 +227,9 @@ def _check_mode_new_phases_empty(run: RunDir, draft: Draft) -> Iterator[Finding]
     if draft.get_raw("experiment", "resume_from") is not None and not run.meta.exists():
         # Taking over another run's blueprint was cut short; repeating the start completes it.
         phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
-    supplied = _list_supplied_item_files(run, draft)
+    supplied = _list_possible_supplied_item_paths(run, draft)
     others = [path for path in run.files("data_generation") if path not in supplied]
-    existing = _list_existing_answer_files(run, draft)
+    existing = _list_possible_answer_paths(run, draft)
     answers = [path for path in run.files("response_collection") if path not in existing]
     made = {"data_generation": bool(others), "response_collection": bool(answers)}
     standing = [phase for phase in phases if run.holds(phase) and made.get(phase, True)]
@@ -248,7 +248,7 @@ def _check_mode_new_phases_empty(run: RunDir, draft: Draft) -> Iterator[Finding]
         yield Finding(("experiment", "id"), "V-11", message)
 
 
-def _list_supplied_item_files(run: RunDir, draft: Draft) -> list[Path]:
+def _list_possible_supplied_item_paths(run: RunDir, draft: Draft) -> list[Path]:
     """List the files of items that benchmark teachers supply, existing or not."""
     teachers = Teachers(draft)
     return [
@@ -258,7 +258,7 @@ def _list_supplied_item_files(run: RunDir, draft: Draft) -> list[Path]:
     ]
 
 
-def _list_existing_answer_files(run: RunDir, draft: Draft) -> set[Path]:
+def _list_possible_answer_paths(run: RunDir, draft: Draft) -> set[Path]:
     students = set(draft.names("students").values())
     tasks = draft.names("tasks").items()
     of_tables = {i: draft.get("tasks", i, "items", "responses", default={}) for i, _ in tasks}

@@ -139,7 +139,7 @@ def find_source_run(config: Config) -> RunDir | None:
     return RunDir(find_resume_folder(experiment.storage_folder, experiment.resume_from))
 
 
-def inherited_phases(config: Config) -> list[Phase]:
+def phases_to_inherit(config: Config) -> list[Phase]:
     """List the phases to inherit: 1–2 unless New in so many words, 3–5 if their mode builds on records."""
     declared = config.experiment.phases
     return [p for p in PHASES[:2] if declared.get(p) != "New"] + [
@@ -156,7 +156,7 @@ class CopyResult(NamedTuple):
 
 def find_item_source_run(config: Config) -> RunDir | None:
     """Return the run whose items are inherited; None if none are."""
-    return find_source_run(config) if "data_generation" in inherited_phases(config) else None
+    return find_source_run(config) if "data_generation" in phases_to_inherit(config) else None
 
 
 def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult:
@@ -164,7 +164,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
     extend."""
     if source.path.resolve() == target.path.resolve():
         raise UsageError(f"resume_from names the run itself ({target.path}); use {CONTINUE} instead")
-    phases = inherited_phases(config)
+    phases = phases_to_inherit(config)
     extended = {source.rubric(task.name).name for task in config.tasks if task.rubric == "extend"}
     if is_legacy(source.path):
         converted = convert_run(source.path, target.path, phases)
@@ -224,10 +224,10 @@ class ClearedFolder(RunDir):
 
 
 def foresee_cleared_folder(config: Config, folder: RunDir) -> ClearedFolder:
-    return ClearedFolder(folder.path, _list_new_phases(config), _list_supplied_files(config, folder))
+    return ClearedFolder(folder.path, _list_phases_of_mode_new(config), _list_supplied_paths(config, folder))
 
 
-def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
+def _list_supplied_paths(config: Config, folder: RunDir) -> set[Path]:
     """List the files of items and answers that people supply."""
     answers = (
         folder.responses(task.name, student)
@@ -241,7 +241,7 @@ def move_phases_of_mode_new_aside(config: Config, folder: RunDir) -> Path | None
     """Move what New phases hold to ``replaced/<UTC time>/``; return that folder, or None if they hold
     nothing. The run's account (``meta.json``, errors, configurations) goes along. If other phases hold
     records, recipes and inherited names stay."""
-    gone = _list_new_phases(config)
+    gone = _list_phases_of_mode_new(config)
     move = [path for phase in gone for path in _list_paths_but_supplied_files(config, folder, phase)]
     if not move:
         return None
@@ -260,14 +260,14 @@ def move_phases_of_mode_new_aside(config: Config, folder: RunDir) -> Path | None
     )
 
 
-def _list_new_phases(config: Config) -> list[Phase]:
+def _list_phases_of_mode_new(config: Config) -> list[Phase]:
     return [phase for phase in PHASES if config.experiment.mode(phase) == "New"]
 
 
 def _list_paths_but_supplied_files(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
     """List a phase's folder, or, if it holds supplied files, all other files in it."""
     held = sorted(folder.folder(phase).iterdir()) if folder.holds(phase) else []
-    staying = _list_supplied_files(config, folder) & set(held)
+    staying = _list_supplied_paths(config, folder) & set(held)
     if held and not staying:
         yield folder.folder(phase)
     else:

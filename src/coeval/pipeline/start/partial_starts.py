@@ -66,7 +66,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
         return ProbedConfig(config, await probe_and_write_results(session, probing, work_left))
 
 
-async def sample_for_estimate(
+async def add_sampled_lengths(
     config: Config, preview: Preview, lengths: Lengths, prices: PriceBook, context: SessionContext
 ) -> None:
     """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each model show.
@@ -148,7 +148,7 @@ class _ProposalBlueprint(Blueprint):
 
     def list_open_kinds(self, task: TaskConfig) -> list[Kind]:
         """List the kinds that neither the file nor the run, nor the one it resumes, has settled."""
-        return [kind for kind in KINDS if self._known.read_part_if_known(task, kind) is None]
+        return [kind for kind in KINDS if self._known.read_part_or_declared(task, kind) is None]
 
     def list_owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         return super().list_owed_proposals(task, kind) if kind in self.list_open_kinds(task) else []
@@ -163,7 +163,7 @@ class _ProposalBlueprint(Blueprint):
     ) -> ProposedPart | None:
         """Merge the proposals of one kind, or take the run's own; None if there are none."""
         if kind not in self.list_open_kinds(task):
-            return ProposedPart(task.name, kind, dict(self._known.read_part_if_known(task, kind)), ())
+            return ProposedPart(task.name, kind, dict(self._known.read_part_or_declared(task, kind)), ())
         value = self.merge_seeds_and_proposals(task, kind, proposals_by_key)
         if value is None:
             return None

@@ -31,8 +31,8 @@ from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.pipeline.start.inherit import (
     copy_inherited,
     find_source_run,
-    inherited_phases,
     move_phases_of_mode_new_aside,
+    phases_to_inherit,
     record_inherited_names,
 )
 from coeval.pipeline.start.session_start import (
@@ -160,12 +160,12 @@ def _note_look_if_extending(config: Config, options: RunOptions, preview: Previe
     source = folder if options.continue_run else find_source_run(config)
     if source is None or not any(preview.plan_count.total(phase).owed for phase in FLOWING):
         return
-    if source is not folder and "evaluation" not in inherited_phases(config):
+    if source is not folder and "evaluation" not in phases_to_inherit(config):
         return  # its scores are not among those to come
-    from coeval.pipeline.plan.run_reading import record_look_before_extension
+    from coeval.pipeline.plan.run_reading import record_pre_extension_look_or_problem
 
     planned = preview.plan_count.total("data_generation").planned
-    if unwritten := record_look_before_extension(source, folder, planned):
+    if unwritten := record_pre_extension_look_or_problem(source, folder, planned):
         watcher.warn(unwritten)
 
 
@@ -182,7 +182,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
         watcher.note(copied.done)
         if copied.left_out is not None:
             watcher.warn(copied.left_out)
-        record_inherited_names(config, source, folder, inherited_phases(config), _read_planned_names(source))
+        record_inherited_names(config, source, folder, phases_to_inherit(config), _read_planned_names(source))
     if options.continue_run:
         meta = folder.read_meta()
         meta.phases_completed, meta.status = [], "running"
@@ -212,7 +212,7 @@ def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> di
         return meta.inherited if meta is not None else None
     files = []
     for kind in RECORD_FILES:
-        if phase_of_kind(kind) in inherited_phases(config):
+        if phase_of_kind(kind) in phases_to_inherit(config):
             to_come = source.files(kind)
             new = [path for path in to_come if not (folder.folder(kind) / path.name).exists()]
             # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.

@@ -18,11 +18,11 @@ from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
-from coeval.pipeline.phases.supplied import ShortSupply, find_short_answers, find_short_supplies
+from coeval.pipeline.phases.supplied import ShortSupply, find_short_supplies, list_short_answer_tables
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, describe_mixed_records, read_recipes
 from coeval.pipeline.plan.preview import build_plan
 from coeval.pipeline.plan.recorded import RunIndex
-from coeval.pipeline.plan.run_plan import Node, SparedRecords
+from coeval.pipeline.plan.run_plan import Node, ReusableRecords
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
 from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.start.inherit import find_source_run
@@ -120,7 +120,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Colle
     for (task_name, student), missing in counts.unanswered.items():
         path = folder.responses(task_name, student)
         gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
-    gaps.short += find_short_answers(counts.unanswered, config)
+    gaps.short += list_short_answer_tables(counts.unanswered, config)
     gaps.mixed = describe_mixed_records(counts.changed)
     return gaps
 
@@ -140,12 +140,12 @@ class _FileCounter(PlanCount):
         gap.planned += node.records
         gap.there += 0 if node.owed else node.records
 
-    def count_spared_records(self, setup: TaskSetup, spared: SparedRecords) -> None:
+    def count_reusable_records(self, setup: TaskSetup, reusable: ReusableRecords) -> None:
         """Count followers of a lost record as existing."""
-        super().count_spared_records(setup, spared)
-        self._get_or_add_gap(setup, spared).there += spared.records
+        super().count_reusable_records(setup, reusable)
+        self._get_or_add_gap(setup, reusable).there += reusable.records
 
-    def _get_or_add_gap(self, setup: TaskSetup, record: Node | SparedRecords) -> FileGap:
+    def _get_or_add_gap(self, setup: TaskSetup, record: Node | ReusableRecords) -> FileGap:
         key = (setup.task.name, record.phase, record.teacher, record.name)
         if key not in self._gaps_by_key:
             path = self._locate_file(setup, *key[1:])

@@ -78,12 +78,12 @@ class IdColumnFinder:
         for row in rows:
             if isinstance(row.fields, dict):
                 for name in [*self._seen]:
-                    if reason := self._remember_or_reject_id(name, row.fields.get(name)):
+                    if reason := self._remember_id_or_problem(name, row.fields.get(name)):
                         del self._seen[name]
                         self.rejected[name] = f"{reason} (line {row.line})"
             yield row
 
-    def _remember_or_reject_id(self, name: str, value: Any) -> str:
+    def _remember_id_or_problem(self, name: str, value: Any) -> str:
         """Remember a value; return why its column identifies no rows, or ""."""
         if isinstance(value, bool | float) or not isinstance(value, str | int) or not str(value).strip():
             return f"{name} is empty or not an id"

@@ -25,7 +25,7 @@ from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_file
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
-from coeval.pipeline.phases.item_file import parse_item_line
+from coeval.pipeline.phases.item_file import parse_item_line_or_problem
 from coeval.pipeline.phases.supplied import read_stored_supply
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.upkeep.gaps import FileGap, Gaps, find_gaps
@@ -111,7 +111,7 @@ class Examiner:
     ) -> records.Kept | Flaw:
         """Return a line's record, or what is wrong with it; a ``source``'s items are read as hand-written."""
         if source is not None:
-            parsed = parse_item_line(line, source.task.name, source.teacher)
+            parsed = parse_item_line_or_problem(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
                 return Flaw("item", parsed)
             return self._find_flaw_or_note_valid(parsed.item) or parsed.item
@@ -127,7 +127,7 @@ class Examiner:
 
     def accept_answers_to_replaced_item(self, line: bytes, source: ItemSource) -> None:
         """Note a supplied item that others replaced: answers to it do not count any more, but are valid."""
-        parsed = parse_item_line(line, source.task.name, source.teacher)
+        parsed = parse_item_line_or_problem(line, source.task.name, source.teacher)
         if not isinstance(parsed, str):
             self._replaced.add(parsed.item.id)
 

@@ -23,7 +23,7 @@ from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.people.calibration import CalibratedPair
 from coeval.analysis.people.labelled_rows import AgainstPeople
-from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
+from coeval.analysis.people.people_measures import PeopleMeasures, people_leader_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, sum_costs
 from coeval.core.figures import format_points
@@ -219,7 +219,7 @@ def people_section(people: PeopleMeasures) -> ReportSection:
         MeasureTable("people-judges", "Judges against people", ("Judge",), AgainstPeople).fill(people.judges),
         _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_person_name if people.agreement else {}),
     )
-    texts = map(escape_line, people_sentences(people))
+    texts = map(escape_line, people_leader_sentences(people))
     return ReportSection.with_rows("by-people", "What do people say?", texts, (), tables, PEOPLE_TABLE.name)
 
 
@@ -291,7 +291,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
         kind="experiment",
         title=escape_line(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_list_facts(evidence, meta)),
-        lead=tuple(_lead_sentences(evidence)),
+        lead=tuple(_leader_and_judge_sentences(evidence)),
         sections=sections,
         alerts=tuple(_find_alerts(evidence, status)),
         front=front,
@@ -301,18 +301,18 @@ def experiment_report(evidence: RunEvidence) -> Report:
     )
 
 
-def _lead_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
+def _leader_and_judge_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
     """Yield at most three sentences on who leads, the last on judges if these do not mention agreement."""
     measured = evidence.measured
     texts = opening_sentences(measured.measures, measured.grid.looks)
-    for text, anchor in zip(texts, _anchors_by_lead_sentence(measured.measures), strict=False):
+    for text, anchor in zip(texts, _anchors_by_leader_sentence(measured.measures), strict=False):
         yield Sentence(escape_line(text), anchor)
     of_judges = (conclusion.text for conclusion in measured.conclusions if conclusion.topic == "judges")
     if len(texts) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
         yield Sentence(escape_line(text), "judges")
 
 
-def _anchors_by_lead_sentence(measures: RunMeasures) -> tuple[str, ...]:
+def _anchors_by_leader_sentence(measures: RunMeasures) -> tuple[str, ...]:
     """Return the tables that show the figures of the lead's sentences."""
     if measures.ranking.order:
         return opening_anchors(measures.ranking)

@@ -10,7 +10,7 @@ import msgspec
 from coeval.analysis.measures.pair_measures import PairMeasures, PairRate
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
-from coeval.analysis.people.people_measures import people_sentences
+from coeval.analysis.people.people_measures import people_leader_sentences
 from coeval.core.text import join_names
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
 from coeval.reports.difference_table import leader_differences_table
@@ -79,7 +79,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
         worst = sorted((value, name) for value, name in values if value is not None)[:_MOST_ITEMS]
         yield item_table("items", "Least discriminating items", measures.items, [name for _, name in worst])
     if "people" in parts and measures.people is not None:
-        yield from map(Sentence, people_sentences(measures.people) if "students" not in parts else ())
+        yield from map(Sentence, people_leader_sentences(measures.people) if "students" not in parts else ())
         yield from people_section(measures.people).tables
         yield Sentence("Scores and bias in points; λ: weight of judged scores (PPI++). docs/people.md")
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.training.aggregate import mean_over_tasks
+from coeval.analysis.training.aggregate import mean_headline_share
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
@@ -108,7 +108,7 @@ def _find_best_by_any(
         return None
     name = next(iter(heads))[0]
     of_model = [row for (model, _), row in heads.items() if model == name]
-    mean = mean_over_tasks((row["value"], row["unit"]) for row in of_model)
+    mean = mean_headline_share((row["value"], row["unit"]) for row in of_model)
     what = f"mean of {len(of_model)} tasks"
     if len(of_model) == 1:
         what = f"{of_model[0]['task']} {of_model[0]['metric']}"

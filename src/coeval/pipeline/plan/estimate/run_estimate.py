@@ -199,7 +199,7 @@ class _TaskShapes:
         key = (phase, task, role_model.name)
         most, least = (of.by_model.get(key) for of in (self.preview.plan_count, self.preview.least))
         high = most.calls if most is not None else 0
-        low = least.calls - least.spared_calls if least is not None else 0
+        low = least.calls - least.reusable_calls if least is not None else 0
         calls = Span(high, low, high)
         reply = made * size.per_character + requested.thinking
         shape = CallShape(phase, task, requested, calls, calls, size.prompt_tokens(self.shown), reply)
