@@ -34,7 +34,7 @@ def test_two_people_and_a_judge_between_them_flip_nothing_by_rounding() -> None:
 
 
 def test_nothing_in_common_is_refused() -> None:
-    with pytest.raises(UsageError, match="no score that the anchor has too"):
+    with pytest.raises(UsageError, match="scored nothing that the anchor also scores"):
         compare_with_anchor("judge", {place(1): 0.5}, {place(2): 0.5})
 
 

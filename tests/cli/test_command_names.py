@@ -92,7 +92,7 @@ def test_the_folder_stands_behind_run_or_alone(
     assert (none.code, none.err.startswith(f"name a folder: coeval {name} ")) == (1, True), none.err
     if name != "compare":
         two = coeval(name, here, "--run", finished)
-        assert (two.code, "not two: leave out RUN or --run" in two.err) == (1, True)
+        assert (two.code, "not two; leave out RUN or --run" in two.err) == (1, True)
 
 
 @pytest.mark.process

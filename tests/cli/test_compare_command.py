@@ -397,8 +397,8 @@ def test_sweeps_are_compared_with_sweeps_and_without_options_of_runs(
     for arguments, said in (
         ((sweeps[0], two[0]), "is a sweep"),
         ((sweeps[0],), "name two sweeps to compare"),
-        ((*sweeps, "--students", "a,b"), "are not for sweeps"),
-        ((*sweeps, "--markdown"), "are not for sweeps"),
+        ((*sweeps, "--students", "a,b"), "do not apply to sweeps"),
+        ((*sweeps, "--markdown"), "do not apply to sweeps"),
     ):
         ended = coeval("compare", *arguments)
         assert (ended.code, ended.out) == (1, ""), said

@@ -170,7 +170,7 @@ def test_hundreds_of_labels_are_not_all_named_and_that_is_told(here: Path, coeva
     (here / "intents.csv").write_text(f"text,intent\n{rows}")
     ended = coeval("ingest", "intents.csv", "--label", "intent", "--new", "intents.yaml")
     assert ended.code == 0, ended.err
-    assert "intent has 400 values, too many to name in a prompt: write into output_description" in ended.err
+    assert "intent has 400 values, too many to name in a prompt: describe them for students" in ended.err
     assert "one of 400, such as: " in load_config(here / "intents.yaml").tasks[0].output_description
 
 

@@ -71,7 +71,7 @@ def test_a_sheet_is_blind_and_comes_back(run: Path, tmp_path: Path, coeval: Comm
     assert coeval("label", run, "--by", "anna", "--sheet", again).code == 0
     assert [row["level"] for row in rows_of(again)] == ["Medium"] * 20 + [""] * 4, "the same draw goes on"
     shown = coeval("analyze", "calibration", "--run", run)
-    assert "20 of 24 labels that were drawn are given" in shown.out
+    assert "20 of 24 drawn labels are entered" in shown.out
     assert "human scale" in shown.out
     both = coeval("results", run).out
     assert "human scale" in both

@@ -182,7 +182,7 @@ async def test_where_no_host_answers_the_exit_code_says_so(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "no credential was found that reaches a host"),
+        ((), "no credential for any host was found"),
         (("--interface", "openia"), "there is no openia; there are anthropic, azure_ai"),
         (("--interface", "simulated"), "these models run in this process"),
         (("--base-url", "http://127.0.0.1:9/v1"), "--base-url needs --interface"),

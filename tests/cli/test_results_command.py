@@ -335,7 +335,7 @@ def test_nothing_that_judges_differ_about_is_no_error(here: Path, coeval: Comman
     judged.run()
     ended = coeval("show", "--run", judged.path, "--disagreement")
     assert (ended.code, ended.out) == (0, "")
-    assert "no two judges differ" in ended.err
+    assert "no two judges disagree" in ended.err
 
 
 @pytest.mark.process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.core.errors import Unparsable
 from coeval.core.records import LEVELS, Completion, Level, TokenLogprob
-from coeval.core.scale import HIGH_MEDIUM_LOW
+from coeval.core.scale import HIGH_MEDIUM_LOW, parse_scale
+from coeval.judging import verdict
 from coeval.judging.verdict import (
     Levels,
     answer_logprobs,
@@ -354,3 +356,69 @@ def test_a_reply_that_is_all_reasoning_has_no_answer(said: Completion) -> None:
 def test_without_log_probabilities_there_is_nothing_to_read() -> None:
     with pytest.raises(Unparsable, match="without log-probabilities"):
         answer_logprobs(Completion("M"))
+
+
+# --- The fast reader and the slow one
+
+_NAMES = ("accuracy", "tone", "Accuracy", "ac curacy", "overall", "score", "level", "name", "reason", "tone ")
+_VALUES = (
+    "High",
+    "low",
+    " Medium ",
+    7,
+    3.0,
+    None,
+    True,
+    "score",
+    "accuracy",
+    'a "High" one',
+    "back\\\\slash\\\\",
+)
+_BEFORE = ("", "```json\n", "```\n", "Here it is: ", "Tone: Low. ", "[1] ", "{} ")
+_CUT_OFF = '\n```json\n{"tone": "Low"'
+_AFTER = ("", "", "\n```", " I hope {this", " helps.", "}", ' ["tone"]', _CUT_OFF, '[{"tone": 1')
+
+
+def _random_value(draw: Random, depth: int) -> object:
+    kind = draw.random()
+    if depth and kind < 0.5:
+        names = draw.sample(
+            ("score", "reason", "score", "note", "level", "tone", "rationale"), draw.randint(0, 3)
+        )
+        return _Object([(name, _random_value(draw, depth - 1)) for name in names])
+    return [draw.choice(_VALUES)] if kind > 0.97 else draw.choice(_VALUES[:3] if kind < 0.9 else _VALUES)
+
+
+class _Object(list[tuple[str, object]]):
+    """Keys and values of an object, of which a key may stand twice."""
+
+
+def _write(value: object) -> str:
+    if isinstance(value, _Object):
+        return "{" + ", ".join(f"{json.dumps(key)}: {_write(part)}" for key, part in value) + "}"
+    return json.dumps(value)
+
+
+def test_the_fast_reader_agrees_with_the_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 40,000 random replies, with repeated and further keys, other spellings, words around, and damage."""
+    draw, scales = Random(43), {"accuracy": HIGH_MEDIUM_LOW, "tone": HIGH_MEDIUM_LOW}
+    fast, agreed = verdict._parse_exact_reply, 0
+    monkeypatch.setattr(verdict, "_parse_exact_reply", lambda *_: None)
+    for _ in range(40_000):
+        names = [*(name for name in scales if draw.random() < 0.95)]
+        names += draw.choices(_NAMES, k=draw.choice((0, 0, 0, 1, 2)))
+        draw.shuffle(names)
+        text = _write(_Object([(name, _random_value(draw, 1)) for name in names]))
+        text = draw.choice(_BEFORE) + text + draw.choice(_AFTER)
+        text = f"[[{text}]]" if draw.random() < 0.02 else text
+        if draw.random() < 0.03:
+            text = text.replace(draw.choice('"{}:,'), "", 1)
+        if (levels := fast(text, scales)) is not None:
+            assert parse_levels(text, scales) == levels, text
+            agreed += 1
+    assert agreed > 2_000
+
+
+def test_a_repeated_key_is_seen_beside_backslashes_at_the_ends_of_reasons() -> None:
+    text = r'{"a": 1, "a": {"score": 5, "reason": "x\\"}, "b": {"score": 5, "reason": "y\\"}}'
+    assert parse_levels(text, dict.fromkeys("ab", parse_scale("1-5"))).missing == ("a",)

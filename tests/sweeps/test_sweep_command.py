@@ -87,7 +87,7 @@ async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later
         external = (*how, "--external", f"20={low.url}", "--external", f"90={high.url}")
         ended = await sweeping.run(*external, "--no-judge")
         assert (ended.code, low.requested) == (0, 3), ended
-        assert "2 jobs answered and not judged" in ended.out
+        assert "2 jobs answered but not judged" in ended.out
         async with judge_host() as judge:
             ended = await sweeping.run(*external, *judge.flags, "--no-inference")
         assert (ended.code, low.requested) == (0, 3), ended
@@ -340,8 +340,8 @@ async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, 
         await asyncio.sleep(0.3)
     err = (await process.output()).err
     assert process.wait() == 130, err
-    assert ("Interrupted; what" if times == 1 else "Stopped at once; what") in err, err
-    assert "was finished is on disk, and the same command resumes there" in err
+    assert ("Interrupted; fin" if times == 1 else "Stopped at once; fin") in err, err
+    assert "finished work is on disk; the same command resumes" in err
     none_left(sweeping.mark)
     kept = sweeping.answers(30, "ifeval")
     assert kept

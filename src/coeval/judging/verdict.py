@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
-
-import msgspec
 
 from coeval.core.errors import Undecodable, Unparsable
 from coeval.core.foreign import make_decoder
@@ -181,15 +179,9 @@ def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
     return digest(hashed)[:8]
 
 
-class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
-    """A factor's entry in a reply of a judge that gives reasons."""
-
-    reason: str
-    score: str | int | float
-
-
-_plain = make_decoder(dict[str, str | int | float])
-_reasoned = make_decoder(dict[str, _Reasoned])
+_read_object = make_decoder(dict[str, Any])
+# Keys that may say something else than a factor's score and reason.
+_ALIASES = frozenset({*FACTOR_KEYS, *SCORE_KEYS, *_REASON_KEYS} - {"score", "reason"})
 
 _AROUND_A_WORD = " \t\r\n\"'`*_.,;:!#>()[]{}“”‘’„«»"
 # One to three words, as in ``Final score: High``; more than that is prose.
@@ -232,29 +224,50 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
 
 
 def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
-    """Read the levels of a reply exactly in the requested form, as nearly all are; None for any other."""
-    reasons: dict[str, str] = {}
+    """Read the levels of a reply in the requested form, as nearly all are; None for any other. There may be
+    words and a fence around its only object, and further keys in it that say nothing of factors."""
+    start, end = text.find("{"), text.rfind("}") + 1
+    body = text[start:end]
+    if not body or "[" in text[:start] or "{" in text[end:] or "\\\\" in body:
+        return None
     try:
-        if '"score"' in text:
-            replies = _reasoned(text)
-            levels_by_factor = {factor: reply.score for factor, reply in replies.items()}
-            reasons = {factor: reply.reason for factor, reply in replies.items() if reply.reason.strip()}
-            repeats = text.count('"score"') != len(scales)  # in a reason its quotes would be escaped
-        else:
-            levels_by_factor = _plain(text)
-            words = sum(isinstance(level, str) for level in levels_by_factor.values())
-            repeats = text.count('"') != 2 * (len(levels_by_factor) + words)
+        entries = _read_object(body)
     except Undecodable:
         return None
-    if repeats or levels_by_factor.keys() != scales.keys():  # a key that stands twice may contradict itself
+    strings = 0
+    for name, entry in entries.items():
+        if name in scales and isinstance(entry, dict):
+            for key, value in entry.items():
+                if isinstance(value, dict | list) or key in _ALIASES:
+                    return None
+                strings += 2 if isinstance(value, str) else 1
+        elif isinstance(entry, dict | list) or (name not in scales and _may_name_factor(name, scales)):
+            return None
+        strings += 2 if isinstance(entry, str) else 1
+    if body.count('"') - body.count('\\"') != 2 * strings:  # a key that stands twice may contradict itself
         return None
     scores: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for factor, scale in scales.items():
-        level = scale.level(levels_by_factor[factor])
-        if level is None:
+        stated = entries.get(factor)
+        if isinstance(stated, dict):
+            reason, stated = stated.get("reason"), stated.get("score")
+            if isinstance(reason, str) and (reason := reason.strip()):
+                reasons[factor] = reason
+        if (level := scale.level(stated)) is None:
             return None
         scores[factor] = level
-    return Levels(scores, (), {factor: reasons[factor] for factor in scales if factor in reasons})
+    return Levels(scores, (), reasons)
+
+
+def _may_name_factor(key: str, scales: Mapping[str, RubricScale]) -> bool:
+    """Check whether a further key of a reply may say something of a factor."""
+    if key in _ALIASES or key in ("score", "reason"):
+        return True
+    return normalize_name(key) in map(_normalize_factor, scales)
+
+
+_normalize_factor = lru_cache(normalize_name)
 
 
 def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> StatedVerdict[str]:
