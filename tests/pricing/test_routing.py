@@ -19,7 +19,7 @@ from coeval.pricing.pricing_file import (
     choose_route,
     read_merged_pricing,
 )
-from coeval.pricing.tariff import Rates, Tariff, main_rates_today
+from coeval.pricing.tariff import Rates, Tariff, longest_valid_rates_today
 
 
 def resolve_auto(
@@ -199,7 +199,7 @@ def test_a_cheap_night_and_a_dear_peak_are_no_list_price(model: str, into: float
         moment = datetime(2026, 11, 1, hour, 45, tzinfo=UTC)
         tariff = find_library_tariff("deepseek", model, moment)
         assert tariff is not None
-        rates = main_rates_today(tariff, moment.timestamp)
+        rates = longest_valid_rates_today(tariff, moment.timestamp)
         assert (rates.input_usd_per_mtok, rates.output_usd_per_mtok) == (into, out)
 
 

@@ -21,7 +21,7 @@ from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import JobPlan, sweep_folder
 from coeval.sweeps.sweep_choice import make_sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import SweepWatcher, find_checkpoints_at_start, open_sweep, should_draw_results
+from coeval.sweeps.sweep_start import SweepWatcher, open_sweep, require_checkpoints, should_draw_results
 
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
@@ -103,7 +103,7 @@ def sweep(requested: SweepCall) -> SweepRun:
     )
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
-    checkpoints = find_checkpoints_at_start(chosen, view.warn)
+    checkpoints = require_checkpoints(chosen, view.warn)
     with open_sweep(chosen, checkpoints, view) as sweeping:
         board = sweeping.board
 

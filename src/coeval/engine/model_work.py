@@ -284,14 +284,14 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
         role_model, purpose = self.role_model, self.purpose
 
-        def make_next_request(_: int) -> Request:
+        def make_request_from_tally(_: int) -> Request:
             attempt = self.tried.made + tally.attempts
             unanswered = self.tried.unanswered + tally.unanswered
             request = role_model.request(question(attempt), purpose, key, attempt, unanswered)
             return request if tally.last is None else msgspec.structs.replace(request, goes_on=True)
 
         model = self.asking.models[role_model.called_name]
-        return ask(model, make_next_request, read, retries=self.asking.retries, tally=tally)
+        return ask(model, make_request_from_tally, read, retries=self.asking.retries, tally=tally)
 
 
 def make_failure(error: Exception) -> Failure:

@@ -264,7 +264,7 @@ def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
         and keys.sources(name)
         and find_interface_obstacle(name, keys) is None
     ]
-    accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
+    accounts = sorted((name, interface) for name, (interface, _) in keys.locate_accounts().items())
     return specs + [
         ModelSpec(name=name, interface=interface, model=interface, account=name)
         for name, interface in accounts

@@ -85,7 +85,7 @@ class PhaseCount:
             return None
         return self.calls / (self.latest - self.began)
 
-    def mark_progress(self, now: float) -> None:
+    def sample_progress(self, now: float) -> None:
         """Record the phase's progress; called once a second from ``next_mark`` on."""
         self._marks.append((now, self.done + self.failed.total()))
         self.next_mark = now + 1.0
@@ -132,7 +132,7 @@ class Board:
         count = self.phases[phase]
         if count.began is None:
             count.began = self.clock()
-            count.mark_progress(count.began)
+            count.sample_progress(count.began)
 
     def count_outcome(
         self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, incomplete: bool = False
@@ -142,7 +142,7 @@ class Board:
         count = self.phases[phase]
         count.latest = now = self.clock()
         if now >= count.next_mark:
-            count.mark_progress(now)
+            count.sample_progress(now)
         count.calls += calls
         count.lacking += incomplete
         if failed is None:

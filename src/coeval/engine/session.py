@@ -262,13 +262,13 @@ class Session:
             work.phase, work.calls, record.usage, kind if failed else None, incomplete=lacking
         )
         if done.error is not None:
-            self._log_error_and_warn_if_repeated(done, record)
+            self._log_error_and_count_refusals(done, record)
 
     def _remember_short(self, work: Work) -> None:
         if self.batches is not None:
             self._short.add(_identity(work))
 
-    def _log_error_and_warn_if_repeated(self, done: Done, record: Kept) -> None:
+    def _log_error_and_count_refusals(self, done: Done, record: Kept) -> None:
         """Write a failed work to the error log; warn of a model that refuses several for one reason."""
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"
@@ -351,7 +351,7 @@ async def open_session(
     batches: Batches | None = None
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
-        ledger.budget_gate.free_jobs_money = batches.submit_to_free_money
+        ledger.budget_gate.free_jobs_money = batches.submit_requests_that_hold_money
         batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def warn(sentence: str) -> None:

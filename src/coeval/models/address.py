@@ -102,11 +102,11 @@ def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
         )
     settings = _Settings(_merge_settings(host, credential, signer), host, who)
     dialect = load_dialect(host)
-    url, path = _locate_api(spec, host, dialect, settings)
+    url, path = _find_base_url_and_path(spec, host, dialect, settings)
     return ModelAddress(spec, host, dialect, url, path, credential, signer, settings)
 
 
-def _locate_api(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -> ApiPlace:
+def _find_base_url_and_path(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -> ApiPlace:
     """Return the base URL (the model's own, else the host row's) and the API's path below it."""
     name = str(BASE_URL)
     if spec.base_url is None and (names := _SETTING.findall(host.url)):

@@ -137,7 +137,7 @@ class Keys:
             sources = _without_identity(sources)
         return sources | dict.fromkeys(entry, entry_source)
 
-    def accounts(self) -> dict[str, tuple[str, Path]]:
+    def locate_accounts(self) -> dict[str, tuple[str, Path]]:
         return {
             name: (account.interface, file.path)
             for file in reversed(self._files)

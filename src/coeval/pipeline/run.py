@@ -30,7 +30,7 @@ from coeval.pipeline.plan.count_plan import (
     record_recipes,
     refuse_changed_records,
 )
-from coeval.pipeline.plan.preview import build_plan, forecast_calls
+from coeval.pipeline.plan.preview import forecast_calls, plan_records
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
@@ -185,7 +185,7 @@ def _describe_missing_proposals(task: str, unanswered_works: Sequence[ProposalWo
 def _read_plan(
     run: RunSession, options: RunOptions, setups: Sequence[TaskSetup], regenerated_ids: Set[str] = frozenset()
 ) -> Plan:
-    return build_plan(run.config, options, setups, RunIndex().read(run.folder), regenerated_ids)
+    return plan_records(run.config, options, setups, RunIndex().read(run.folder), regenerated_ids)
 
 
 async def _run_flow(
@@ -246,7 +246,7 @@ def _summarise_run_and_write_meta(start: StartedRun, plan: Plan, counts: PlanCou
     summary.interrupted, summary.stopped = run.session.interrupted, run.session.stopped
     if start.blocked_tasks:
         setups = [build_setup(run.config, task, UNKNOWN) for task in start.blocked_tasks]
-        blocked = count_plan(build_plan(run.config, run.options, setups, RunIndex()))
+        blocked = count_plan(plan_records(run.config, run.options, setups, RunIndex()))
         for key, count in blocked.by_model.items():
             counts.count_for(*key).planned += count.planned
         if not summary.interrupted:

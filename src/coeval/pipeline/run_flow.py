@@ -267,8 +267,9 @@ class RunFlow:
         else:
             meeting.arrived[work.key] = judged
             ready[walk.list_answer_ids(item.id).index(work.key)] = True
-        mine = frozenset(walk.list_pair_ids(work.key))
-        return [node for node in walk.walk_pairs(item.id, names, ready, outdated=True) if node.key in mine]
+        own_ids = frozenset(walk.list_pair_ids(work.key))
+        pairs = walk.walk_owed_pairs(item.id, names, ready, outdated=True)
+        return [node for node in pairs if node.key in own_ids]
 
     def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
         design, maker = source.setup.pairs, node.maker

@@ -143,7 +143,7 @@ class Lengths:
     def count_call(self, model: str, source: Source) -> None:
         self._calls.setdefault(model, Counter())[source] += 1
 
-    def mean_usd_per_call(self, model: str) -> float:
+    def mean_observed_usd_per_call(self, model: str) -> float:
         """Return the mean cost of a call of the model; 0 if no call with a cost was seen."""
         costs = [seen for cell, seen in self._seen.get("cost", {}).items() if model_of(cell.model) == model]
         return sum(total for _, total in costs) / max(1, sum(items for items, _ in costs))

@@ -19,7 +19,7 @@ from coeval.core.figures import dollar_rate
 from coeval.core.foreign import convert
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.yaml_text import yaml_reader
-from coeval.pricing.tariff import Rates, Tariff, Tier, main_rates_today
+from coeval.pricing.tariff import Rates, Tariff, Tier, longest_valid_rates_today
 
 LOCAL_FILE = Path("Config") / "provider_pricing.yaml"
 PACKAGED_FILE = Path(__file__).with_name("provider_pricing.yaml")
@@ -153,7 +153,7 @@ def format_rates(tariff: Tariff | None) -> str:
     """Format the list price of input and output."""
     if tariff is None:
         return "price unknown"
-    rates = main_rates_today(tariff)
+    rates = longest_valid_rates_today(tariff)
     into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
     return f"${into} in, ${out} out per million tokens"
 
@@ -187,7 +187,7 @@ def blend_list_price(tariff: Tariff | None) -> float:
     """Return the price of `INPUT_PER_OUTPUT` input tokens and one output token; infinite if unknown."""
     if tariff is None:
         return float("inf")
-    rates = main_rates_today(tariff)
+    rates = longest_valid_rates_today(tariff)
     return INPUT_PER_OUTPUT * rates.input_usd_per_mtok + rates.output_usd_per_mtok
 
 

@@ -68,7 +68,7 @@ def tariffs_until(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
         current = current.renewed(current.until)
 
 
-def main_rates_today(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
+def longest_valid_rates_today(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
     """Return today's list price: of rates that vary by the hour, those valid for most of the day (UTC).
     ``clock`` gives seconds since 1970."""
     if tariff.until is None or tariff.renewed is None:

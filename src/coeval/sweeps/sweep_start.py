@@ -60,7 +60,7 @@ class SweepUnderWay(NamedTuple):
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
-def find_checkpoints_at_start(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
+def require_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
     """Find the whole checkpoints of a sweep; none yet if it watches for them. Raises UsageError: there is
     none, or it is unclear which of the user's servers has which."""
     read_throttle(os.environ)  # wrong variables are told before anything begins

@@ -15,7 +15,7 @@ from coeval.cli.views.host_view import (
     host_label,
     hosts_as_data,
     print_credentials,
-    print_hosts,
+    print_host_models_and_prices,
 )
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json
@@ -133,7 +133,7 @@ def _print_host_reports(reports: list[HostReport], verbose: bool, as_json: bool)
     if as_json:
         write_json({"hosts": hosts_as_data(reports)})
     else:
-        print_hosts(reports, verbose, streams.results())
+        print_host_models_and_prices(reports, verbose, streams.results())
     messages = streams.messages()
     for report in reports:
         if report.problem is not None:

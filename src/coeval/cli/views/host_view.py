@@ -45,7 +45,7 @@ def find_credentials(keys: Keys, specs: Sequence[ModelSpec], interface: str | No
             missing = _explain_obstacle(ModelSpec(name=name, interface=name, model=name), keys)
             sources = keys.sources(name)
             credentials.append(FoundCredential(name, None, None, missing is None, sources, missing))
-    for name, (at, path) in sorted(keys.accounts().items()):
+    for name, (at, path) in sorted(keys.locate_accounts().items()):
         if at in interfaces:
             sources = {"account": f"`providers.{name}` in {path}"}
             missing = _explain_obstacle(ModelSpec(name=name, interface=at, model=at, account=name), keys)
@@ -94,7 +94,7 @@ _COLUMNS = (*make_columns("model"), *make_columns("context", "input", "output", 
 _MORE_COLUMNS = (*_COLUMNS, *make_columns("cached", kind="count"), *make_columns("price by"))
 
 
-def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:
+def print_host_models_and_prices(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:
     """Print a table of the models of each host that lists them; those of the experiment are marked with its
     names."""
     priced: dict[str, None] = {}

@@ -212,7 +212,7 @@ class BatchHttp:
     async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
         """Send a request once, signed if it goes to the endpoint's host."""
         endpoint = self._endpoint
-        route, ours = self._make_route_and_check_ours(sending)
+        route, ours = self._make_route_and_check_origin(sending)
         where = faults.describe_request(sending.method, route.url)
         if ours and endpoint.signs_each:
             body = sending.content if isinstance(sending.content, bytes) else None
@@ -254,7 +254,7 @@ class BatchHttp:
         in_time = (error.retry_after_s or 0.0) <= LONGEST_HOLD_S
         return Fault(error, again and in_time and (sending.repeatable or reply.status == 429))
 
-    def _make_route_and_check_ours(self, sending: _Sending) -> tuple[RequestRoute, bool]:
+    def _make_route_and_check_origin(self, sending: _Sending) -> tuple[RequestRoute, bool]:
         """Make the route of a request; also return whether it carries the endpoint's credentials."""
         endpoint = self._endpoint
         headers = CIMultiDict(endpoint.headers)

@@ -154,9 +154,9 @@ class BatchIndex:
         self._files: list[Path] = []
         self._live: jsonl.Appender | None = None
         self._live_place = 0
-        self._load_and_delete_strays()
+        self._load_results_and_delete_strays()
 
-    def _load_and_delete_strays(self) -> None:
+    def _load_results_and_delete_strays(self) -> None:
         """Load what an earlier process left; delete files without a recorded job, which were never sent."""
         known_paths = set[Path]()
         for job in self.jobs:

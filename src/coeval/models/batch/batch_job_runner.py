@@ -87,11 +87,11 @@ class JobResults:
         self._index = queue.index
         self._job = job
 
-    async def collect_and_write(self, progress: batch_api.BatchProgress, *, last: bool) -> None:
+    async def write_all_or_raise(self, progress: batch_api.BatchProgress, *, accept_fewer: bool) -> None:
         """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
-        answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
-        attempt. Raises ModelError: they cannot be had, a retryable one if there are fewer than counted;
-        StoreError: the disk refuses."""
+        answers are and redacted. Fewer than ``progress`` counts are written only with ``accept_fewer``.
+        Raises ModelError: they cannot be had, a retryable one if there are fewer than counted; StoreError:
+        the disk refuses."""
         folder, job = self._index.folder, self._job
         into = folder / f"{job.tag}.part"
         shutil.rmtree(into, ignore_errors=True)
@@ -108,16 +108,16 @@ class JobResults:
                     elif tally.count_result(reply):
                         outcome = self._queue.read(reply.custom_id, reply.status or 0, reply.body)
                         file.write(_ENCODE(outcome) + b"\n")
-                self._note_unknown_count_or_raise(progress, tally, last=last)
+                self._note_unknown_count_or_raise(progress, tally, accept_fewer=accept_fewer)
         finally:
             shutil.rmtree(into, ignore_errors=True)
 
     def _note_unknown_count_or_raise(
-        self, progress: batch_api.BatchProgress, tally: _Tally, *, last: bool
+        self, progress: batch_api.BatchProgress, tally: _Tally, *, accept_fewer: bool
     ) -> None:
         """Record how many outcomes are unknown, before the results are written."""
         job = self._job
-        if not last and (late := tally.count_results_not_given_yet(progress)):
+        if not accept_fewer and (late := tally.count_results_not_given_yet(progress)):
             raise ServerFault(
                 f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are missing"
             )
@@ -443,7 +443,7 @@ class BatchJobRunner:
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
             try:
-                await self._results.collect_and_write(progress, last=not left)
+                await self._results.write_all_or_raise(progress, accept_fewer=not left)
             except ModelError as error:
                 if not error.retryable or not left:
                     raise

@@ -106,7 +106,7 @@ class Batches:
             if name in (None, queue.spec.name):
                 queue.submit_parked_file()
 
-    def submit_to_free_money(self) -> Held:
+    def submit_requests_that_hold_money(self) -> Held:
         """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
         more. Return how long the rest stays held."""
         under_way = sum(runner.job.requests for runner in self._runners.values())

@@ -181,7 +181,7 @@ class Anthropic(dialect.Dialect):
         body["max_tokens"] = _answer_limit(request.sampling, family, thinking)
         body["messages"] = turns = _encode_nonsystem_turns(request.messages, host.name)
         if keeps_prefix(request, spec):
-            turns[-1] = _mark_cached_prefix(request.messages[-1], request.shared)
+            turns[-1] = _split_message_for_cache(request.messages[-1], request.shared)
         system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
         if system:
             body["system"] = system
@@ -257,15 +257,15 @@ def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
     return size >= _LEAST_BYTES_PER_TOKEN * find_claude_family(spec.model).cached_from
 
 
-def split_shared_prefix(text: str, shared: int) -> tuple[str, str]:
+def split_shared_prefix(text: str, shared_characters: int) -> tuple[str, str]:
     """Split a text into what the cache keeps and the rest; no block may be blank."""
-    head, rest = text[:shared], text[shared:]
+    head, rest = text[:shared_characters], text[shared_characters:]
     return (head, rest) if rest.strip() else (text, "")
 
 
-def _mark_cached_prefix(last: Message, shared: int) -> dialect.BodyFields:
+def _split_message_for_cache(last: Message, shared_characters: int) -> dialect.BodyFields:
     """Split a message into two blocks, and mark the first, with all before it, for the cache."""
-    head, rest = split_shared_prefix(last.content, shared)
+    head, rest = split_shared_prefix(last.content, shared_characters)
     kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 

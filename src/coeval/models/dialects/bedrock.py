@@ -306,7 +306,7 @@ def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -
         if message.role != "system":
             _append_turn(turns, message.role, _encode_blocks(message, spec))
     if request.shared and _is_claude(spec.model) and keeps_prefix(request, spec):
-        _mark_cached_prefix(turns[-1]["content"], request.shared)
+        _split_last_text_for_cache(turns[-1]["content"], request.shared)
     return {"messages": turns, "system": system} if system else {"messages": turns}
 
 
@@ -328,9 +328,9 @@ def _encode_blocks(message: Message, spec: ModelSpec) -> list[dialect.BodyFields
     return []
 
 
-def _mark_cached_prefix(content: list[dialect.BodyFields], shared: int) -> None:
-    """Split the last text after its first ``shared`` characters, by a mark that ends what the cache keeps."""
-    head, rest = split_shared_prefix(content.pop()["text"], shared)
+def _split_last_text_for_cache(content: list[dialect.BodyFields], shared_characters: int) -> None:
+    """Split the last text after the characters that requests share; a mark ends what the cache keeps."""
+    head, rest = split_shared_prefix(content.pop()["text"], shared_characters)
     content += [{"text": head}, {"cachePoint": {"type": "default"}}]
     if rest:
         content.append({"text": rest})

@@ -156,13 +156,13 @@ class InProcess(Model):
     async def complete(self, request: Request) -> Completion:
         limiter = self._limiter
         if limiter is None:
-            return await self._call_admitted_and_cut(request)
+            return await self._admit_and_complete_within_limits(request)
         if self._drained and not request.goes_on:
             raise make_draining_error()
         owner = None if request.goes_on else self
         await limiter.acquire(request.priority, refusal=self._admission.refusal, owner=owner)
         try:
-            completion = await self._call_admitted_and_cut(request)
+            completion = await self._admit_and_complete_within_limits(request)
             limiter.record_answer(request.priority, completion.latency_s, completion.usage.tokens)
             return completion
         finally:
@@ -182,7 +182,7 @@ class InProcess(Model):
         if self._own is not None:
             self._own.drain()
 
-    async def _call_admitted_and_cut(self, request: Request) -> Completion:
+    async def _admit_and_complete_within_limits(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
             return cut_completion(await self._own.complete(request), self._most)
         completion = await self._admission.call_once(request, self._spec, self._model.complete)
@@ -307,7 +307,7 @@ class Runtime(NamedTuple):
 def find_runtime(spec: ModelSpec) -> Runtime:
     """Choose the library and device for a model, without loading weights. Raises UsageError: its folder holds
     no model, a library is not installed, or the device is not there."""
-    weights = locate_weights(spec)
+    weights = resolve_folder_or_hub_name(spec)
     library = find_installed_library(spec.name)
     if spec.options.get(FOUR_BITS) and find_spec("bitsandbytes") is None:
         raise UsageError(
@@ -326,7 +326,7 @@ def find_runtime(spec: ModelSpec) -> Runtime:
     return Runtime(weights, library, device)
 
 
-def locate_weights(spec: ModelSpec) -> str:
+def resolve_folder_or_hub_name(spec: ModelSpec) -> str:
     """Return the weights' folder, or a name on the hub; raises UsageError if it is neither."""
     path = Path(spec.model).expanduser()
     if path.is_dir() and not any((path / name).is_file() for name in _CONFIGURATIONS):

@@ -159,7 +159,7 @@ def closest_word(word: str, candidates: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def format_value(value: Any) -> str:
+def to_yaml_line(value: Any) -> str:
     """Format a value as YAML in one line: ``[1, x, true]``."""
     match value:
         case None:
@@ -167,9 +167,9 @@ def format_value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case list() | tuple():
-            return f"[{', '.join(map(format_value, value))}]"
+            return f"[{', '.join(map(to_yaml_line, value))}]"
         case dict():
-            return "{" + ", ".join(f"{key}: {format_value(part)}" for key, part in value.items()) + "}"
+            return "{" + ", ".join(f"{key}: {to_yaml_line(part)}" for key, part in value.items()) + "}"
         case _:
             return str(value)
 
@@ -186,4 +186,4 @@ def describe_value(value: Any) -> str:
         case str():
             return f"'{value[:60]}{'…' if len(value) > 60 else ''}'"
         case _:
-            return format_value(value)
+            return to_yaml_line(value)

@@ -22,7 +22,7 @@ from coeval.pipeline.config.findings import (
     Location,
     Problem,
     build_config_error,
-    format_value,
+    to_yaml_line,
 )
 from coeval.pipeline.config.roles import add_empty_models_if_answers_exist, find_inherited_code
 from coeval.pipeline.config.rules import find_broken_rules
@@ -92,7 +92,7 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
                 kinds = "text, numbers, true or false, lists and mappings"
                 report(path, f"is of type {type(value).__name__}; use {kinds}")
                 return None
-        return format_value(number) if is_attribute_value(path) else number
+        return to_yaml_line(number) if is_attribute_value(path) else number
 
     return Document(copy_mapping(data, ()), lines, problems)
 
@@ -196,7 +196,7 @@ def _fill_output_descriptions_from_label_values(data: FileData) -> None:
         if not isinstance(labels, list) or not isinstance(declared, dict):
             continue
         values = [declared.get(label) if isinstance(label, str) else None for label in labels]
-        reported = [", ".join(map(format_value, own)) for own in values if isinstance(own, list) and own]
+        reported = [", ".join(map(to_yaml_line, own)) for own in values if isinstance(own, list) and own]
         if labels and len(reported) == len(labels):
             described = [f"{label}, one of: {words}" for label, words in zip(labels, reported, strict=True)]
             task["output_description"] = (

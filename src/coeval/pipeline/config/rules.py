@@ -21,7 +21,7 @@ from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resume_folder
-from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, format_value
+from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, to_yaml_line
 from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
 from coeval.pipeline.config.names import check_names
 from coeval.pipeline.config.roles import Teachers, check_code_parameters, check_existing_answers, check_roles
@@ -458,7 +458,7 @@ def _check_answer_limits_bound_costs(
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
             continue
         why = f", which limits no answer, and {budget} needs a limit" if budget is not None else ""
-        message = f"is {format_value(limit)}{why}; use a whole number, 1 or more"
+        message = f"is {to_yaml_line(limit)}{why}; use a whole number, 1 or more"
         yield Finding((*path, *keys), "V-21", message)
 
 
@@ -469,7 +469,7 @@ def _check_simulated_ranges(path: KeyPath, parameters: ParameterMap) -> Iterator
             yield Finding((*path, key), "V-20", f"is {describe_value(value)}, not a number; write a number")
         elif not lo <= value <= hi:
             yield Finding(
-                (*path, key), "V-21", f"is {format_value(value)}; use a number from {lo:g} to {hi:g}"
+                (*path, key), "V-21", f"is {to_yaml_line(value)}; use a number from {lo:g} to {hi:g}"
             )
 
 

@@ -68,7 +68,7 @@ def _parse_values(data: SettingValues, record: type[msgspec.Struct]) -> tuple[Se
             try:
                 values[key] = convert(value, field.plain_kind)
             except Misshapen as error:
-                findings = [Finding((key,), _WRONG, _translate_message(str(error)))]
+                findings = [Finding((key,), _WRONG, _translate_msgspec_message(str(error)))]
         mistakes += findings
     return values, mistakes
 
@@ -80,7 +80,7 @@ def check_settings(settings: R) -> R:
         try:
             convert(str(value) if isinstance(value, Path) else value, field.plain_kind)
         except Misshapen as error:
-            raise UsageError(f"{name} {_translate_message(str(error))}") from None
+            raise UsageError(f"{name} {_translate_msgspec_message(str(error))}") from None
     return settings
 
 
@@ -114,7 +114,7 @@ def _check_key(path: KeyPath, known_keys: Collection[str]) -> Iterator[Finding]:
         )
 
 
-def _translate_message(message: str) -> str:
+def _translate_msgspec_message(message: str) -> str:
     """Translate msgspec's message on a value to our wording."""
     if bound := _BOUND.search(message):
         return f"must be {_KINDS.get(bound[1], bound[1])} {_BOUNDS[bound[2]]} {float(bound[3]):g}"

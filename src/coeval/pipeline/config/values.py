@@ -29,7 +29,7 @@ from typing_extensions import TypedDict
 from coeval.core.model import DEFAULT_TIMEOUT_S
 from coeval.core.scale import RubricScale, parse_scale
 from coeval.core.text import join_names
-from coeval.pipeline.config.findings import format_value
+from coeval.pipeline.config.findings import to_yaml_line
 
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
 """Tags of the branches of a union. They appear in pydantic's error paths, never in ours."""
@@ -63,7 +63,7 @@ FilledText: TypeAlias = Annotated[
 
 def _stringify_value(value: Any) -> Any:
     """Return numbers and booleans as text: YAML reads ``[2, 2.5, true]``, but attribute values are words."""
-    return format_value(value) if isinstance(value, bool | int | float) else value
+    return to_yaml_line(value) if isinstance(value, bool | int | float) else value
 
 
 def _require_distinct(values: list[str]) -> list[str]:
@@ -98,7 +98,7 @@ NuancedAttributes: TypeAlias = Annotated[
 
 def _parse_scale_value(value: Any) -> RubricScale:
     if isinstance(value, int | float) or not isinstance(value, str | list | dict):
-        message = f'should be levels, such as [pass, fail] or "1-5"; found {format_value(value)}'
+        message = f'should be levels, such as [pass, fail] or "1-5"; found {to_yaml_line(value)}'
         raise _rule_error("V-20", message)
     try:
         return parse_scale(value)
@@ -164,7 +164,7 @@ def _parse_one_or_two_integers(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 2:
         raise _rule_error("V-20", "should be two whole numbers [lo, hi]; write for example [1, 2]")
     if any(isinstance(number, bool) or not isinstance(number, int) for number in value):
-        message = f"should hold whole numbers only, found {format_value(value)}; write for example [1, 2]"
+        message = f"should hold whole numbers only, found {to_yaml_line(value)}; write for example [1, 2]"
         raise _rule_error("V-20", message)
     return (value[0], value[-1])
 
@@ -254,7 +254,7 @@ PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_requir
 def _require_text_or_texts(value: Any) -> Any:
     texts = value if isinstance(value, list) else [value]
     if value is not None and not all(isinstance(text, str) for text in texts):
-        raise _rule_error("V-20", f"is {format_value(value)}, not text or a list of texts; put it in quotes")
+        raise _rule_error("V-20", f"is {to_yaml_line(value)}, not text or a list of texts; put it in quotes")
     return value
 
 

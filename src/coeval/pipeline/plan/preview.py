@@ -75,7 +75,7 @@ class Preview:
             )
 
 
-def build_plan(
+def plan_records(
     config: Config,
     options: RunOptions,
     setups: Sequence[TaskSetup],
@@ -148,10 +148,10 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
             small = large = build_setup(config, task, drawn, supply.documents.get(task.name))
         least.append(small)
         most.append(large)
-    plan = build_plan(config, options, most, recorded)
+    plan = plan_records(config, options, most, recorded)
     counts = count_plan(plan)
     settled = all(small is large for small, large in zip(least, most, strict=True))
-    lower = counts if settled else count_plan(build_plan(config, options, least, recorded))
+    lower = counts if settled else count_plan(plan_records(config, options, least, recorded))
     return Preview(blueprint, plan, counts, lower, frozenset(unsettled), source or folder, supply)
 
 

@@ -72,7 +72,7 @@ def record_pre_extension_look_or_problem(source: RunDir, target: RunDir, planned
         if source.path != target.path and source.looks.exists():
             copy_if_absent(source.looks, target.looks)
         with open_run_reader(source) as (reader, _):
-            return RecordedLooks(source, reader).record_finished_look_or_problem(planned, target)
+            return RecordedLooks(source, reader).record_short_run_or_problem(planned, target)
     except CoevalError as error:
         return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"
 
@@ -156,13 +156,13 @@ class RecordedLooks:
     def record_new_unfinished_look_or_problem(self) -> str:
         """Record that results of an unfinished run were shown, unless they were before. Return why that
         failed, or "": somebody without write access may look too."""
-        if self._status in ("", _FINISHED) or self._is_empty_or_recorded:
+        if self._status in ("", _FINISHED) or self._has_no_new_scores:
             return ""
         return _try_add_look(self._folder, self._new_look)
 
-    def record_finished_look_or_problem(self, planned: int, target: RunDir) -> str:
-        """Record in ``target`` a look at a finished run of under ``planned`` items. Return as above."""
-        if self._status != _FINISHED or self._is_empty_or_recorded:
+    def record_short_run_or_problem(self, planned: int, target: RunDir) -> str:
+        """Record in ``target`` a look at a finished run of fewer than planned items. Return as above."""
+        if self._status != _FINISHED or self._has_no_new_scores:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")
         if planned <= int(items):  # what failed is asked for again: no more is bought than was planned
@@ -182,7 +182,7 @@ class RecordedLooks:
         return [look for look in self._recorded_looks if look.is_before(self._new_look)]
 
     @property
-    def _is_empty_or_recorded(self) -> bool:
+    def _has_no_new_scores(self) -> bool:
         """Check whether no look at these scores need be recorded."""
         present = self._new_look
         return not present.scores or any(look.scores == present.scores for look in self._recorded_looks)

@@ -266,7 +266,7 @@ class PlanWalk:
             elif waiting:
                 yield from self.walk_judgments(key, names, assume_outdated, waits=True)
         if self._comparisons:
-            yield from self.walk_pairs(
+            yield from self.walk_owed_pairs(
                 item, teacher, ready, outdated=is_outdated is not assume_current, group=group
             )
 
@@ -276,7 +276,7 @@ class PlanWalk:
         entries = (get(row) for get in self._answers)
         return [True if entry is not None and entry.good else None for entry in entries]
 
-    def walk_pairs(
+    def walk_owed_pairs(
         self,
         item: str,
         teacher: str,

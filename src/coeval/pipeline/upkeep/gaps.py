@@ -20,7 +20,7 @@ from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, find_short_supplies, list_short_answer_tables
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, describe_mixed_records, read_recipes
-from coeval.pipeline.plan.preview import build_plan
+from coeval.pipeline.plan.preview import plan_records
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.plan.run_plan import Node, ReusableRecords
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
@@ -110,7 +110,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Colle
             gaps.unsettled.append(task.name)
         else:
             setups.append(build_setup(config, task, drawn).with_recorded_recipes_of_absent_functions(recipes))
-    plan = build_plan(
+    plan = plan_records(
         config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
     )
     gaps.short = find_short_supplies(plan, folder)

@@ -40,8 +40,8 @@ from coeval.sweeps.sweep_start import (
     SweepEstimate,
     describe_changes,
     estimate_sweep,
-    find_checkpoints_at_start,
     open_sweep,
+    require_checkpoints,
     should_draw_results,
 )
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
@@ -306,7 +306,7 @@ def print_sweep_plan(settings: SweepSettings) -> None:
     request = make_sweep_request(settings, load_keys(settings.keys))
     sweep, console, messages = request.sweep, streams.results(), streams.messages()
     with Terminal(messages) as terminal:
-        checkpoints = find_checkpoints_at_start(request, terminal.warn)
+        checkpoints = require_checkpoints(request, terminal.warn)
         table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
         for sentence in describe_changes(table, checkpoints):
             terminal.warn(sentence)
@@ -361,7 +361,7 @@ def sweep_and_print(settings: SweepSettings) -> int:
     request = make_sweep_request(settings, load_keys(settings.keys))
     log_to = parse_destinations(settings.log_to)
     view = SweepView(messages)
-    checkpoints = find_checkpoints_at_start(request, view.warn)
+    checkpoints = require_checkpoints(request, view.warn)
     with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:

@@ -82,7 +82,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
-    facts.set_own_code_prices(assumed.lengths.mean_usd_per_call)
+    facts.set_own_code_prices(assumed.lengths.mean_observed_usd_per_call)
     makers = _count_records_by_maker(preview)
     texts = _expect_text_lengths(preview.plan.setups, makers, assumed.lengths)
     shapes = [
