@@ -15,9 +15,9 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.mean_squares import (
     JudgeScatter,
     JudgeValues,
+    average_judge_scores_over_factors,
     average_scatters,
     estimate_judge_scatter,
-    judge_score_array,
     mean_squares,
     spread_over_judges,
 )
@@ -168,7 +168,7 @@ def test_checks_dilute_what_judges_add() -> None:
 
 
 def test_cells_are_means_over_factors(random_grid: ScoreGrid) -> None:
-    cells = judge_score_array(random_grid, 0)
+    cells = average_judge_scores_over_factors(random_grid, 0)
     assert cells.shape == (10, 4, 3)
     at = (random_grid.item == 3) & (random_grid.student == 2)
     expected = random_grid.values[random_grid.levels[at]].mean(axis=0)

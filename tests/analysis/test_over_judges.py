@@ -14,7 +14,7 @@ from coeval.analysis.comparison.comparison_report import interval_over_judges_or
 from coeval.analysis.measures.leaders import leader_tie_and_judges_sentences, significant_pair_count_sentences
 from coeval.analysis.measures.ranking import Ranking, rank_excluding_self_judgments, rank_students
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.mean_squares import judge_score_array, mean_squares
+from coeval.analysis.panel.mean_squares import average_judge_scores_over_factors, mean_squares
 from coeval.core.figures import NOT_KNOWN
 
 LEVELS = np.linspace(0, 1, 101)
@@ -70,7 +70,7 @@ def careful(squared: float, spent: float, of_judges: float, f: int) -> float:
 
 def test_intervals_of_pairs_are_those_of_the_formula_and_the_first_is_as_before() -> None:
     grid = drawn(1, (0.6, 0.55, 0.5), 4)
-    cells = judge_score_array(grid, 0)
+    cells = average_judge_scores_over_factors(grid, 0)
     table, found = mean_squares(cells), ranked(grid).differences
     n, k = 100, 4
     of_judges, residual = float(table.students_judges[0]), float(table.residual[0])
@@ -99,8 +99,8 @@ def test_intervals_of_pairs_are_those_of_the_formula_and_the_first_is_as_before(
 def test_a_score_over_judges_holds_their_severities() -> None:
     """v_items of the first interval, and the variance of judges' own means over their number."""
     grid = drawn(2, (0.6, 0.5), 5)
-    grid = grid_of(judge_score_array(grid, 0) + np.array([0.1, -0.1, 0.05, 0.0, -0.05]))
-    cells, n, k = judge_score_array(grid, 0), 100, 5
+    grid = grid_of(average_judge_scores_over_factors(grid, 0) + np.array([0.1, -0.1, 0.05, 0.0, -0.05]))
+    cells, n, k = average_judge_scores_over_factors(grid, 0), 100, 5
     between = cells.mean(axis=0).var(axis=1, ddof=1).mean()
     rest = cells - cells.mean(axis=2, keepdims=True) - cells.mean(axis=0) + cells.mean(axis=(0, 2))[:, None]
     within = (rest**2).sum() / (2 * (n - 1) * (k - 1)) / n
@@ -124,7 +124,7 @@ def test_a_sentence_is_about_other_judges() -> None:
         " points ahead of s1 on 100 shared items (p < 0.001). All 4 judges put s0 ahead; allowing for other "
         "judges, the lead is " in apart
     )
-    cells = judge_score_array(drawn(4, (0.5, 0.5, 0.2), 4, leaning=0), 0)
+    cells = average_judge_scores_over_factors(drawn(4, (0.5, 0.5, 0.2), 4, leaning=0), 0)
     cells[:, 0] += np.array([0.15, 0.1, -0.05, -0.04])  # on average by 4 points
     leaning = grid_of(cells)
     open_ = said(leaning)

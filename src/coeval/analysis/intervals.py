@@ -113,7 +113,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
 
     The share of the largest variance, ``φ = s² / m(1 − m)``, is one item's worth in independent yes-or-no
     items (the effective sample size is n/φ), so half an observation of that size is added at the ends (see
-    `beta_bounds`): ``h = φ₀/2`` with φ₀ of `unseen_variance_share`.
+    `beta_bounds`): ``h = φ₀/2`` with φ₀ of `relative_variance_of_undrawn_items`.
 
     Where s² is an estimate, t replaces the normal quantile, with ``N / (1 − φ)`` degrees of freedom, times
     the square of how much has been added to the observed squares (Satterthwaite 1946): for yes-or-no
@@ -137,7 +137,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
     raw = sum(stratum.squares / stratum.items**2 for stratum in strata)
     most = max(largest, items * raw / count**2)  # clusters of unequal size may scatter more than scores can
     variance = min(items * variance / count**2, most)
-    ends = _AT_EACH_END * unseen_variance_share(mean, strata)
+    ends = _AT_EACH_END * relative_variance_of_undrawn_items(mean, strata)
     share = min(variance / largest, 1.0) if largest > 0 else 1.0
     stretch = 1.0
     if seen > 0 and share < 1:
@@ -148,7 +148,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
     return beta_bounds(mean, variance, items, ends, stretch, level)
 
 
-def unseen_variance_share(mean: float, strata: Sequence[Scatter]) -> float:
+def relative_variance_of_undrawn_items(mean: float, strata: Sequence[Scatter]) -> float:
     """Return the share of the largest variance that items not drawn may have: ``φ₀ = (Σ SS_t + r⁴) / (N m(1 −
     m) + r⁴)``, r being the distance to the farther end of the scale.
 

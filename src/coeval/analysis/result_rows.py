@@ -34,7 +34,7 @@ def student_overall_and_task_rows(measures: RunMeasures, planned: Planned | None
             rows.append(
                 _student_row(planned, name, removed.get(name, student) if is_removed else student, task)
             )
-    return tuple(sorted(rows, key=_student_sort_key))
+    return tuple(sorted(rows, key=_task_then_score_key))
 
 
 def _student_row(
@@ -85,7 +85,7 @@ def sample_rows(samples: SamplesByPart | None) -> Iterator[MeasureRow]:
         yield measure_row(measures, student=student, task=task, factor=None if factor == WHOLE else factor)
 
 
-def _student_sort_key(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:
+def _task_then_score_key(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:
     """Order rows by task, then best first: unscored students last, ties by name; students of some tasks only
     after those of all, removed ones after the rest."""
     return (

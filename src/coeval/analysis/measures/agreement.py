@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_variance_share
+from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, relative_variance_of_undrawn_items
 from coeval.analysis.measures.score_grid import THREE_LEVELS, Codes
 from coeval.analysis.special import ndtr, ndtri, stdtrit
 
@@ -183,19 +183,19 @@ def smooth_level_shares(shares: Floats) -> Floats:
 
 
 def unseen_agreement_share(tables: Floats, items: int, linear: Floats) -> float:
-    """Return `unseen_variance_share` of the weighted agreement by item: near 1 where it is all or nothing or
-    hardly tested, near 0 where each item shows a good deal of it. ``tables`` (blocks, K, K): units by the
-    levels of two judges, or coincidences of several; ``linear`` as in `LevelScale`."""
+    """Return `relative_variance_of_undrawn_items` of the weighted agreement by item: near 1 where it is
+    all or nothing or hardly tested, near 0 where each item shows a good deal of it. ``tables`` (blocks,
+    K, K): units by the levels of two judges, or coincidences of several; ``linear`` as in `LevelScale`."""
     sizes, sums = tables.sum(axis=(1, 2)), (tables * linear).sum(axis=(1, 2))
     share = float(sums.sum() / sizes.sum())
     distances = (sums - share * sizes) * items / sizes.sum()
-    return unseen_variance_share(share, [Scatter(items, float(distances @ distances))])
+    return relative_variance_of_undrawn_items(share, [Scatter(items, float(distances @ distances))])
 
 
-def weight_of_end_items(unseen_variance_share: float) -> float:
+def weight_of_end_items(relative_variance_of_undrawn_items: float) -> float:
     """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2`` (the root was found by
     ``python -m evidence.measure_coverage``)."""
-    return float(_AT_EACH_END * unseen_variance_share ** (1 / 3))
+    return float(_AT_EACH_END * relative_variance_of_undrawn_items ** (1 / 3))
 
 
 class Reweighting:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
-from coeval.analysis.panel.mean_squares import JudgeValues, judge_score_array, judged_share
+from coeval.analysis.panel.mean_squares import JudgeValues, average_judge_scores_over_factors, judged_share
 
 
 class _SharedRows(NamedTuple):
@@ -117,8 +117,8 @@ class SharedScores:
 
     @cached_property
     def judge_scores_by_task(self) -> list[Floats]:
-        """Return `judge_score_array` of all recorded scores, by task."""
-        return [judge_score_array(self.grid, task) for task in range(len(self.grid.tasks))]
+        """Return `average_judge_scores_over_factors` of all recorded scores, by task."""
+        return [average_judge_scores_over_factors(self.grid, task) for task in range(len(self.grid.tasks))]
 
     @cached_property
     def _judged_shares(self) -> list[float]:
@@ -135,14 +135,14 @@ class SharedScores:
         return [kinds.setdefault(key, len(kinds)) for key in keys]
 
     def _judge_scores_of_pair_by_task(self, first: str, second: str) -> list[Floats]:
-        """Return `judge_score_array` of the scores that both students share, by task."""
+        """Return `average_judge_scores_over_factors` of the scores that both students share, by task."""
         both = self._cached_shared_rows(first, second, frozenset())
         pair_grid = self.grid.select_rows(np.concatenate([side.rows for side in both]))._replace(
             levels=np.concatenate([side.levels for side in both]),
             student=np.repeat(np.arange(2), [len(side.rows) for side in both]),
             students=(first, second),
         )
-        return [judge_score_array(pair_grid, task) for task in range(len(pair_grid.tasks))]
+        return [average_judge_scores_over_factors(pair_grid, task) for task in range(len(pair_grid.tasks))]
 
     def _cached_shared_rows(
         self, first: str, second: str, excluded: frozenset[str]

@@ -36,8 +36,8 @@ from coeval.analysis.measures.pair_scores import ComparedGrid, SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
     StudentScores,
-    adjust_student_score,
     estimate_judge_scatters,
+    shift_student_scores,
     sum_student_item_scores,
     unadjusted_scores,
     widen_score_over_judges,
@@ -180,7 +180,7 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
         else {}
     )
     for name in scored:
-        adjusted = adjust_student_score(grid, item_means[codes[name]], recorded[name], moves[name])
+        adjusted = shift_student_scores(grid, item_means[codes[name]], recorded[name], moves[name])
         over = widen_score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     ranks = msgspec.structs.replace(ranks, one_judge=int(grid.valid.any(axis=0).sum()) == 1)

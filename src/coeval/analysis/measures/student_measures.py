@@ -438,7 +438,7 @@ def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0)
     return mean_over_tasks(grid, np.where(grid.items.task == task, means, np.nan), shift)
 
 
-def adjust_student_score(
+def shift_student_scores(
     grid: ScoreGrid, item_means: Floats, recorded: StudentScores, shift_by_task: Mapping[str, float]
 ) -> StudentScores:
     """Shift one student's recorded scores and their intervals by task, and overall under "".
@@ -463,7 +463,7 @@ def estimate_judge_scatters(
     """Estimate how much judges, in severity and leaning, add to each judged student's error.
 
     One variance is pooled over students; None if it cannot be estimated, as with one judge.
-    ``item_means`` (S, I): NaN where there is none; judge scores as `judge_score_array`.
+    ``item_means`` (S, I): NaN where there is none; judge scores as `average_judge_scores_over_factors`.
     """
     shares = [judged_share(design) for design in grid.designs]
     scatters: dict[str, JudgeScatter | None] = {}

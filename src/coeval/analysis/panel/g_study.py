@@ -24,9 +24,9 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import NEARLY
 from coeval.analysis.panel.mean_squares import (
     MeanSquares,
+    average_judge_scores_over_factors,
     is_well_covered,
     jackknife_error,
-    judge_score_array,
     mean_squares,
 )
 from coeval.analysis.special import fdtrc, stdtrit
@@ -106,7 +106,7 @@ class Block(NamedTuple):
 def select_well_covered_block(grid: ScoreGrid, task: int) -> Block:
     """Select the items that all students and judges of a task have scores of, after leaving out students and
     judges with less than half as many scores as the best covered one."""
-    cells, items = judge_score_array(grid, task), np.unique(grid.item[grid.task == task])
+    cells, items = average_judge_scores_over_factors(grid, task), np.unique(grid.item[grid.task == task])
     scored = np.isfinite(cells).any(axis=(1, 2))
     cells, items = cells[scored], items[scored]
     is_scored = np.isfinite(cells)

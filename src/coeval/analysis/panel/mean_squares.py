@@ -28,7 +28,7 @@ _FEWEST_ITEMS = 2
 # --- Scores by item, student and judge
 
 
-def judge_score_array(grid: ScoreGrid, task: int) -> Floats:
+def average_judge_scores_over_factors(grid: ScoreGrid, task: int) -> Floats:
     """Return judges' scores of a task, (n, S, J), 0 to 1: of items with any score, by student and judge in
     the grid's order; each cell a mean over factors by their weights, and over several answers. NaN: no
     score."""
