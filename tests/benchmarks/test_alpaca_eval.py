@@ -206,7 +206,7 @@ def reported(*tokens: str, text: str | None, ends: str = "length", **message: An
 
 async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes_none(shelf: Shelf) -> None:
     task = AlpacaEval(shelf.settings(judge=JudgeSettings(JUDGE)))
-    assert task.droppable_judge_parameters() == ("temperature", "max_tokens")
+    assert task.list_unset_judge_parameters() == ("temperature", "max_tokens")
     async with anthropic_fake() as server:
         spec = ModelSpec(name=JUDGE, interface="anthropic", model="claude-opus-5", base_url=server.url)
         async with Models([spec], NO_KEYS) as models:
@@ -220,7 +220,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
                 role="judge",
                 recipe=Recipe.of({}),
                 sampling=task.effective_judge_sampling(),
-                droppable=task.droppable_judge_parameters(),
+                droppable=task.list_unset_judge_parameters(),
             )
             completion = await models[JUDGE].complete(judging.request(requested, "evaluation", "0", 0))
     assert completion.dropped == ("temperature",)
@@ -229,7 +229,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
 
 def test_what_the_user_asks_of_a_judge_is_not_left_out(shelf: Shelf) -> None:
     wished = JudgeSettings(JUDGE, SamplingParameters(temperature=0.0))
-    assert AlpacaEval(shelf.settings(judge=wished)).droppable_judge_parameters() == ("max_tokens",)
+    assert AlpacaEval(shelf.settings(judge=wished)).list_unset_judge_parameters() == ("max_tokens",)
 
 
 async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shelf) -> None:

@@ -21,10 +21,10 @@ from coeval.judging.verdict import (
     criterion_hash,
     is_lost_in_reasoning,
     order_answers,
+    parse_and_check_last_label,
     parse_criteria_met,
     parse_criterion_score,
     parse_identifier,
-    parse_last_bracketed_label,
     parse_level,
     parse_levels,
 )
@@ -229,14 +229,14 @@ def test_a_reply_without_a_verdict_is_refused(reply: str) -> None:
 
 @pytest.mark.parametrize("label", VERDICTS)
 def test_every_verdict_is_read_in_brackets(label: str) -> None:
-    assert parse_last_bracketed_label(f"My final verdict is: [[{label}]].", VERDICTS) == label
-    assert parse_last_bracketed_label(f"My final verdict is: [[{label.lower()}]]", VERDICTS) == label
-    assert parse_last_bracketed_label(f"verdict: [{label}]", VERDICTS) == label
+    assert parse_and_check_last_label(f"My final verdict is: [[{label}]].", VERDICTS) == label
+    assert parse_and_check_last_label(f"My final verdict is: [[{label.lower()}]]", VERDICTS) == label
+    assert parse_and_check_last_label(f"verdict: [{label}]", VERDICTS) == label
 
 
 def test_the_last_verdict_counts_and_double_brackets_go_first() -> None:
-    assert parse_last_bracketed_label("At first [[A>B]], but on reflection [[B>>A]]", VERDICTS) == "B>>A"
-    assert parse_last_bracketed_label("[[A=B]] is my verdict; see [B>A]", VERDICTS) == "A=B"
+    assert parse_and_check_last_label("At first [[A>B]], but on reflection [[B>>A]]", VERDICTS) == "B>>A"
+    assert parse_and_check_last_label("[[A=B]] is my verdict; see [B>A]", VERDICTS) == "A=B"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_the_last_verdict_counts_and_double_brackets_go_first() -> None:
 )
 def test_what_is_no_verdict_is_refused(reply: str) -> None:
     with pytest.raises(Unparsable):
-        parse_last_bracketed_label(reply, VERDICTS)
+        parse_and_check_last_label(reply, VERDICTS)
 
 
 @pytest.mark.parametrize(

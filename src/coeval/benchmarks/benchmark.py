@@ -209,7 +209,7 @@ class Benchmark(ABC):
         judge = self.settings.judge
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
-    def droppable_judge_parameters(self) -> tuple[str, ...]:
+    def list_unset_judge_parameters(self) -> tuple[str, ...]:
         """Name the sampling parameters that the user did not set: a judge may refuse them."""
         judge = self.settings.judge
         own = judge.sampling.to_dict() if judge is not None else {}

@@ -152,8 +152,8 @@ def _space_out_groups(match: re.Match[str]) -> str:
 # Sentence splitting with the decisions of Punkt (Kiss and Strunk 2006), with or without NLTK's model data.
 #
 # For every ``.``, ``?`` and ``!`` that could end a sentence the algorithm looks at the word before and the
-# token after it. A model decides by word lists learned from newspapers; `is_plain_break` by a short list of
-# abbreviations. Both are linear in the text. Splits equal those of NLTK 3.10 (tested).
+# token after it. A model decides by word lists learned from newspapers; `is_sentence_end_by_rules` by a
+# short list of abbreviations. Both are linear in the text. Splits equal those of NLTK 3.10 (tested).
 
 _CLOSERS = "‘’“”«»"
 _NON_WORD = r"[)\";}\]*:@'({\[?!" + _CLOSERS + "]"
@@ -221,14 +221,14 @@ class PunktSplitter:
 
     def _has_sentence_end(self, context: str) -> bool:
         tokens = [
-            self._classify_token(token)
+            self._classify_abbreviation_or_sentence_end(token)
             for line in context.split("\n")
             if line.strip()
             for token in _TOKEN.findall(line)
         ]
         return any(self._is_sentence_end(tokens[i], tokens[i + 1]) for i in range(len(tokens) - 1))
 
-    def _classify_token(self, text: str) -> _Piece:
+    def _classify_abbreviation_or_sentence_end(self, text: str) -> _Piece:
         lower = text.lower()
         kind = "##number##" if _NUMBER.fullmatch(lower) else lower
         stem = lower[:-1]
@@ -347,7 +347,7 @@ def _is_initial(text: str) -> bool:
 _OPENERS = "([{\"'“‘*_"
 
 
-def is_plain_break(context: str) -> bool:
+def is_sentence_end_by_rules(context: str) -> bool:
     """Decide by rule whether a mark ends a sentence: all but the period of an initial, of an abbreviation
     that no usual first word follows, and of a number before a lower-case letter."""
     words = context.split()
@@ -362,8 +362,8 @@ def is_plain_break(context: str) -> bool:
 
 
 def plain_sentences(text: str) -> list[str]:
-    """Split text into sentences by `is_plain_break`: needs no data, fast for any length."""
-    return split_sentences(text, is_plain_break)
+    """Split text into sentences by `is_sentence_end_by_rules`: needs no data, fast for any length."""
+    return split_sentences(text, is_sentence_end_by_rules)
 
 
 # --- Part of speech of a text's first word

@@ -106,13 +106,13 @@ class Export:
         self.notes = notes
         make_item_tables(reader)
 
-    def figures(self, *, overall: bool = False, parts: bool = False) -> list[ExportedFigure]:
+    def figures(self, *, overall: bool = False, by_factor_and_judge: bool = False) -> list[ExportedFigure]:
         """Return each student's mean or strength by task, or each metric of a benchmark; also over all tasks
-        (task "") with ``overall``, by factor and by judge with ``parts``."""
+        (task "") with ``overall``, by factor and by judge with ``by_factor_and_judge``."""
         judges, recipes = self._judges_by_student(), self._recipes_by_task_model_and_judge()
         figures = [*_score_accuracy_and_metric_figures(read_results(self._reader, self.notes), judges)]
         if self._run_reader is not None:
-            figures += _factor_and_judge_figures(self._run_reader, judges) if parts else ()
+            figures += _factor_and_judge_figures(self._run_reader, judges) if by_factor_and_judge else ()
             figures += _strength_figures(self._run_reader)
         return [
             figure._replace(
@@ -229,7 +229,7 @@ def open_export(folder: Path) -> Iterator[Export]:
         yield _make_export(reader, tuple(notes))
 
 
-def list_export_folders(folder: Path) -> dict[str, Path]:
+def list_checkpoints_or_folder_itself(folder: Path) -> dict[str, Path]:
     """Return the folder itself under the name "", or a sweep's checkpoints by name."""
     if is_sweep(folder):
         return {step.name: step for step in list_sweep_steps(folder) or sorted(folder.glob("step_*/"))}
@@ -344,7 +344,7 @@ def _score_table(export: Export) -> tuple[list[str], list[tuple[Any, ...]]]:
 
 
 def _figure_rows(export: Export) -> Iterator[tuple[Any, ...]]:
-    for figure in export.figures(overall=True, parts=True):
+    for figure in export.figures(overall=True, by_factor_and_judge=True):
         yield tuple(", ".join(filter(None, cell)) if isinstance(cell, tuple) else cell for cell in figure)
 
 
@@ -508,7 +508,7 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     try:
         if target.exists() and any(target.iterdir()):
             raise UsageError(f"{target} is not empty; give --out another folder")
-        folders = list_export_folders(Path(folder))
+        folders = list_checkpoints_or_folder_itself(Path(folder))
         for name in folders:
             (target / name).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -41,7 +41,7 @@ _REASON_KEYS = ("reason", "rationale", "explanation", "justification", "reasons"
 
 
 @cache
-def _level_expression(scale: RubricScale) -> str:
+def _assigned_level_pattern(scale: RubricScale) -> str:
     """Return a pattern of a level as a value, or in an object there; quotes may be wrong or missing."""
     words = "|".join(map(re.escape, sorted(scale.levels, key=len, reverse=True)))
     return rf"""[:=]\s*(?:[{{\[][^{{}}]{{0,200}}?[:=]\s*)?[\"'`*“‘]*({words})(?!\w|\.\d)"""
@@ -75,7 +75,7 @@ def is_contradicted(text: str, key: str) -> bool:
 
 def find_levels_given_to_any_key(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
-    words = re.findall(_level_expression(scale), _REASON.sub("", text), re.IGNORECASE)
+    words = re.findall(_assigned_level_pattern(scale), _REASON.sub("", text), re.IGNORECASE)
     return _match_levels(words, scale)
 
 
@@ -107,7 +107,7 @@ def _find_levels_after_name(factor: str, text: str, scale: RubricScale, *, any_c
     words = list(filter(None, _PARTING.split(factor))) if any_case else []
     name = r"[\s_-]+".join(map(re.escape, words or [factor]))
     case = "(?i:" if any_case else "(?:"
-    matches = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_level_expression(scale)})", text)
+    matches = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_assigned_level_pattern(scale)})", text)
     return _match_levels(matches, scale)
 
 
@@ -420,15 +420,15 @@ def order_answers(order: Order, model: str, baseline: str) -> OrderedAnswers:
     return OrderedAnswers(baseline, model) if order == "baseline-first" else OrderedAnswers(model, baseline)
 
 
-def parse_last_bracketed_label(text: str, labels: Collection[str]) -> str:
-    """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``. Raises
+def parse_and_check_last_label(text: str, allowed_labels: Collection[str]) -> str:
+    """Parse the judge's last bracketed label, as Arena-Hard does; it must be an allowed one. Raises
     Unparsable: there is no bracketed label, or the last one is not a verdict (``[[A]]``)."""
     upper = text.upper()
     for pattern in _LABEL_PATTERNS:
         labels_found = pattern.findall(upper)
         if not labels_found:
             continue
-        if labels_found[-1] in labels:
+        if labels_found[-1] in allowed_labels:
             return str(labels_found[-1])
         raise Unparsable(f"the reply's last label, [[{labels_found[-1][:20]}]], is not a verdict", raw=text)
     raise Unparsable(f"the reply holds no verdict in brackets; it ends {text[-80:]!r}", raw=text)

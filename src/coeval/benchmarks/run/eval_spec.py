@@ -236,7 +236,7 @@ def _make_role_model(
         sample=sample,
         droppable=evaluation.droppable
         if role == "student"
-        else task_run.benchmark.droppable_judge_parameters(),
+        else task_run.benchmark.list_unset_judge_parameters(),
     )
 
 

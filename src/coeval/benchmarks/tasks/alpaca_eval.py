@@ -174,7 +174,7 @@ class AlpacaEval(Benchmark):
             request,
             sampling=self.effective_judge_sampling(),
             purpose="evaluation",
-            droppable=self.droppable_judge_parameters(),
+            droppable=self.list_unset_judge_parameters(),
         )
         try:
             completion = await judge.complete(requested)

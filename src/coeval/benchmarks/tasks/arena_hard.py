@@ -42,7 +42,7 @@ from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill_template
-from coeval.judging.verdict import ORDERS, Order, order_answers, parse_last_bracketed_label
+from coeval.judging.verdict import ORDERS, Order, order_answers, parse_and_check_last_label
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
 BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creative_writing": GEMINI}
@@ -143,7 +143,7 @@ class ArenaHard(Benchmark):
             return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
         def parse(completion: Completion) -> JudgmentValue:
-            return {"verdict": parse_last_bracketed_label(completion.text, VERDICTS)}
+            return {"verdict": parse_and_check_last_label(completion.text, VERDICTS)}
 
         return Ask(judgment_id(item.id, order), request, parse)
 

@@ -341,7 +341,7 @@ class CoevalRun(Benchmark):
         for item in items:
             (task, datapoint, _), answer = posed_item(item), answers.get(item.id)
             checked = task.compute_checks(datapoint, answer)
-            scores = units[item.id] = _read_units(item, judgments) | checked.scores
+            scores = units[item.id] = _read_values_by_factor(item, judgments) | checked.scores
             failed += _count_missing_scores_by_reason(item, answer, judgments, scores) + checked.failed
             means[item.id] = mean = task.weighted_mean(scores)
             if mean is not None:
@@ -439,7 +439,7 @@ def _factors_by_ask(item: Item) -> dict[str, tuple[str, ...]]:
     return {judgment_id(item.id, factor): (factor,) for factor in rubric}
 
 
-def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
+def _read_values_by_factor(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
     levels: dict[str, Level | float] = {}
     for key in _factors_by_ask(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):

@@ -108,7 +108,7 @@ class WritingBench(Benchmark):
         ]
 
     def _make_ask(self, item: Item, number: int, criterion: dict[str, str], response: str) -> Ask:
-        def request() -> Request:
+        def build_judge_request() -> Request:
             # The criterion goes in as the official code formats it: as Python writes a dict.
             values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
             messages = (Message("system", self._system), Message("user", fill_template(self._prompt, values)))
@@ -120,7 +120,7 @@ class WritingBench(Benchmark):
             value = {"criterion": criterion["name"], "score": verdict.value, "reason": verdict.reason}
             return value | ({"repaired": True} if verdict.repaired else {})
 
-        return Ask(judgment_id(item.id, f"criterion-{number}"), request, parse)
+        return Ask(judgment_id(item.id, f"criterion-{number}"), build_judge_request, parse)
 
     def score(self, records: TaskRecords) -> Scored:
         """Score queries, as officially, by those of their criteria that were scored."""
