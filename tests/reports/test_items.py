@@ -18,7 +18,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_rows import parse_item_choice
+from coeval.reports.items.item_rows import parse_item_filters
 from coeval.reports.items.item_selection import select_items
 
 LEVELS = ("High", "Medium", "Low")
@@ -32,7 +32,7 @@ def source_of(folder: Path) -> Iterator[ItemBrowser]:
 
 def found(source: ItemBrowser, query: str) -> list[str]:
     """The ends of the ids of the items that a query chooses."""
-    return [row.item.rpartition("__")[2] for row in source.find_rows(parse_item_choice(query)).rows]
+    return [row.item.rpartition("__")[2] for row in source.find_rows(parse_item_filters(query)).rows]
 
 
 @pytest.fixture
@@ -72,23 +72,23 @@ def test_items_are_found_by_names_values_words_and_order(written: Run) -> None:
         assert found(source, "student=ann&factor=plot&order=difficulty")[-1] == "00003"
         assert found(source, "lost=bob,ann") == ["00003", "00001", "00002"]
         assert found(source, "lost=ann,bob") == []
-        assert source.find_rows(parse_item_choice("student=ann"), 3, 2).total == 4
-        assert [row.item[-1] for row in source.find_rows(parse_item_choice(""), 3, 2).rows] == ["4"]
-        assert source.find_rows(parse_item_choice(""), 40, 2).total == 4
-        assert source.find_rows(parse_item_choice("student=nobody")).total == 0
+        assert source.find_rows(parse_item_filters("student=ann"), 3, 2).total == 4
+        assert [row.item[-1] for row in source.find_rows(parse_item_filters(""), 3, 2).rows] == ["4"]
+        assert source.find_rows(parse_item_filters(""), 40, 2).total == 4
+        assert source.find_rows(parse_item_filters("student=nobody")).total == 0
         assert source.facets.attributes == {"form": ["strict"], "mood": ["glad=ly", "sad"]}
         assert (source.facets.students, source.facets.judges) == (["ann", "bob"], ["j1", "j2"])
 
 
 def test_a_row_tells_scores_of_the_choice(written: Run) -> None:
     with source_of(written.folder) as source:
-        third, fourth = source.find_rows(parse_item_choice("")).rows[2:]
+        third, fourth = source.find_rows(parse_item_filters("")).rows[2:]
         assert third.scores == {"ann": 0.75, "bob": 0.0}
         assert third.disagreement == 0.5
         assert third.difficulty == pytest.approx(0.625)
         assert fourth.scores == {"ann": (0.5 + 1 + 0 + 1) / 4, "bob": None}
         assert fourth.failed == 2  # bob's answer, and the factor that j2 did not score
-        [row] = source.find_rows(parse_item_choice("item=haiku__t.1__00003&judge=j1&factor=plot")).rows
+        [row] = source.find_rows(parse_item_filters("item=haiku__t.1__00003&judge=j1&factor=plot")).rows
         assert row.scores == {"ann": 1.0, "bob": 0.0}
         assert row.disagreement is None
 
@@ -105,7 +105,7 @@ def test_a_row_tells_scores_of_the_choice(written: Run) -> None:
 )
 def test_an_address_that_says_nothing_is_told_why(query: str, said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("[", r"\[")):
-        parse_item_choice(query)
+        parse_item_filters(query)
 
 
 def test_an_item_is_read_whole_and_the_record_that_counts_is_shown(written: Run) -> None:
@@ -139,7 +139,7 @@ def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
         shown = read_chosen_answers(reader, AnswerChoice(id="haiku_writing__beta__00001")).answers
         source = ItemBrowser(reader)
         source.replace_flags(reported)
-        rows = source.find_rows(parse_item_choice(""), 0, 100).rows
+        rows = source.find_rows(parse_item_filters(""), 0, 100).rows
         assert {row.item for row in rows} == set(reported)
         for row in rows:
             assert row.difficulty == pytest.approx(reported[row.item].difficulty, abs=1e-12)
@@ -147,7 +147,7 @@ def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
             assert ("near_duplicate" in row.flags) == bool(reported[row.item].near_duplicate_of)
         twins = [row.item for row in rows if "near_duplicate" in row.flags]
         assert [
-            row.item for row in source.find_rows(parse_item_choice("flag=near_duplicate"), 0, 100).rows
+            row.item for row in source.find_rows(parse_item_filters("flag=near_duplicate"), 0, 100).rows
         ] == twins
         detail = source.read_detail("haiku_writing__beta__00001")
         assert detail is not None
@@ -166,7 +166,7 @@ def test_labels_are_scores_where_nothing_else_is(tmp_path: Path) -> None:
     label = {"expected": "blue", "predicted": "red", "match": False}
     run.evaluation(1, "ann", "exact_match", {}, label_scores={"colour": label})
     with source_of(run.folder) as source:
-        [row] = source.find_rows(parse_item_choice("")).rows
+        [row] = source.find_rows(parse_item_filters("")).rows
         detail = source.read_detail(row.item, row.task)
     assert row.scores == {"ann": 0.0}
     assert detail is not None
@@ -193,7 +193,7 @@ def test_comparisons_are_scores_where_nothing_else_is(tmp_path: Path) -> None:
         }
         append(run.folder / "phase5_evaluations" / f"{run.task}.{run.teacher}.j1.pairs.jsonl", record)
     with source_of(run.folder) as source:
-        [row] = source.add_openings(source.find_rows(parse_item_choice(""))).rows
+        [row] = source.add_openings(source.find_rows(parse_item_filters(""))).rows
         assert row.scores == {"ann": 0.75, "bob": 0.0, "cem": 0.75}
         assert (row.opening, row.disagreement) == ("Say something.", None)
         assert select_items(source, 10_000).lost == [("bob", "ann", 1), ("bob", "cem", 1)]
@@ -237,12 +237,12 @@ def test_items_of_eval_framework_have_verdicts_metrics_and_both_orders(tmp_path:
     metrics = {"prompt_level_strict_accuracy": {"value": 0.0, "n": 1, "unit": "share"}}
     (ifeval / "summary.json").write_text(json.dumps({"task": "ifeval", "model": "m", "metrics": metrics}))
     with source_of(tmp_path) as source:
-        rows = source.find_rows(parse_item_choice("")).rows
+        rows = source.find_rows(parse_item_filters("")).rows
         assert [(row.task, row.item, row.scores) for row in rows] == [
             ("arena-hard", "q1", {"m": 25.0}), ("ifeval", "q1", {"m": 0.0}),
         ]  # fmt: skip
         assert rows[0].difficulty is None  # a percentage is no share
-        assert [row.task for row in source.find_rows(parse_item_choice("q=comma")).rows] == ["ifeval"]
+        assert [row.task for row in source.find_rows(parse_item_filters("q=comma")).rows] == ["ifeval"]
         pair, rule = source.read_detail("q1", "arena-hard"), source.read_detail("q1", "ifeval")
     assert pair is not None
     assert rule is not None

@@ -227,7 +227,7 @@ def description_report(described: DescribedExperiment) -> Report:
         _prompts_section(prompts),
         _coverage_section(values, preview),
         ReportSection.with_rows(
-            "takes", "What will it take?", sentences, (), estimate_and_savings_tables(estimate)
+            "takes", "What will it take?", sentences, (), estimate_and_possible_savings_tables(estimate)
         ),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
@@ -386,7 +386,7 @@ def _count_values_of_fully_covered_tasks(values: ReportTable, preview: Preview) 
     return Counter(row[0] for row in targets if row[0] not in lacking)
 
 
-def estimate_and_savings_tables(estimate: Estimate) -> Iterator[ReportTable]:
+def estimate_and_possible_savings_tables(estimate: Estimate) -> Iterator[ReportTable]:
     """Yield the estimate by phase, with the total, by model, and by provider if there are several; then
     savings."""
     yield _estimate_table("phase", estimate.by_phase, estimate.total)

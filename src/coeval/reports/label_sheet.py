@@ -166,7 +166,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
             f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that file"
         )
     try:
-        rows = _parse_utf8_csv(data)
+        rows = _parse_csv_with_any_delimiter(data)
     except (ValueError, csv.Error) as error:
         raise UsageError(
             f"{path} cannot be read as a sheet: {escape_line(str(error))[:200]}; save it as CSV UTF-8"
@@ -181,7 +181,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
         yield number, name, level, texts
 
 
-def _parse_utf8_csv(data: bytes) -> list[list[str]]:
+def _parse_csv_with_any_delimiter(data: bytes) -> list[list[str]]:
     text = data.decode("utf-8-sig")  # UnicodeError is a ValueError
     first = text.partition("\n")[0]
     mark = max(",;\t", key=first.count)  # Excel saves with semicolons in many countries

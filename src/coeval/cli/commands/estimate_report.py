@@ -38,7 +38,7 @@ from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.partial_starts import add_sampled_lengths
 from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.description_report import estimate_and_savings_tables
+from coeval.reports.description_report import estimate_and_possible_savings_tables
 from coeval.store.human_labels import LABELS_FILE
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import RunDir
@@ -139,7 +139,7 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
     """Print the estimate: tables, the total in a sentence, savings, and its sources."""
     names = ShownNames.of(estimate.by_model)
     estimate = names.shorten_in(estimate)
-    *tables, savings = estimate_and_savings_tables(estimate)
+    *tables, savings = estimate_and_possible_savings_tables(estimate)
     say(console, "Estimate, in tokens and US dollars; [low, high] holds the cost in 95 of 100 cases")
     show_tables(console, tables)
     console.print()

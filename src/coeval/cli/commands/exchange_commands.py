@@ -51,7 +51,7 @@ def import_files(
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
     imported = import_results(
-        *files, out=out, model=model, columns=_parse_usual_columns(column or []), scale=_parse_scale(scale)
+        *files, out=out, model=model, columns=_parse_usual_columns(column or []), scale=_split_scale(scale)
     )
     console, messages = streams.results(), streams.messages()
     streams.say(
@@ -79,7 +79,7 @@ def _parse_usual_columns(texts: list[str]) -> dict[str, str]:
     return columns
 
 
-def _parse_scale(scale: str | None) -> list[float] | None:
+def _split_scale(scale: str | None) -> list[float] | None:
     try:
         return None if scale is None else [float(part) for part in scale.split(",")]
     except ValueError:

@@ -290,7 +290,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
     return Report(
         kind="experiment",
         title=escape_line(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
-        facts=tuple(_list_facts(evidence, meta)),
+        facts=tuple(_list_sizes_cost_and_status(evidence, meta)),
         lead=tuple(_leader_and_judge_sentences(evidence)),
         sections=sections,
         alerts=tuple(_find_alerts(evidence, status)),
@@ -388,7 +388,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         )
 
 
-def _list_facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
+def _list_sizes_cost_and_status(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     """Yield the run's sizes, cost, status and date."""
     grid, pairs = evidence.measured.grid, evidence.measured.measures.pairs
     students, judges = list(grid.students), list(grid.judges)

@@ -24,12 +24,12 @@ def levels_best_first(counts: Mapping[str, LevelCounts]) -> list[str]:
     return list(reversed(list(dict.fromkeys(level for levels in counts.values() for level in levels))))
 
 
-def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> ReportTable:
+def name_and_level_table(name: str, title: str, counts_by_name: Mapping[str, LevelCounts]) -> ReportTable:
     """Make a row for each name and level, with its share of the name's scores."""
     rows: list[tuple[Cell, ...]] = []
-    for model, levels in counts.items():
+    for model, levels in counts_by_name.items():
         total = sum(levels.values())
-        order = levels_best_first(counts) if total else ()
+        order = levels_best_first(counts_by_name) if total else ()
         rows += [(model, level, levels[level] / total, levels[level]) for level in order]
     columns = (
         *make_columns("Name", "Level"),
@@ -144,7 +144,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         score_reliability_table(measures.g_study),
         judge_contribution_table(measures.g_study),
         LENGTH_BIAS_TABLE.fill(measures.length),
-        level_table("judge-levels", "Levels by judge", levels_by_judge),
+        name_and_level_table("judge-levels", "Levels by judge", levels_by_judge),
     )
     weighted = not grid.has_default_scale
     return make_judges_section(

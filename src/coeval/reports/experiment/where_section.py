@@ -23,7 +23,7 @@ from coeval.reports.content import (
     link_rows,
     make_columns,
 )
-from coeval.reports.experiment.judges_section import level_table
+from coeval.reports.experiment.judges_section import name_and_level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
 
@@ -108,7 +108,7 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
         if evidence.is_choice or (len(_part_names(group)) > 1 and len(students) > 1):
             tables.append(_part_table(f"by-{role}", f"Scores by {role} and student", group))
     counts = {name: student.levels for name, student in by_student.items()}
-    levels = level_table("levels", "Levels by student", counts)
+    levels = name_and_level_table("levels", "Levels by student", counts)
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))

@@ -112,7 +112,7 @@ class ItemBrowser:
         with self._lock:
             return self._items.read_item(row.item, row.task, row.scores)
 
-    def replace_marks(self, task_item_pairs: Iterable[tuple[str, str]]) -> None:
+    def replace_marked_items(self, task_item_pairs: Iterable[tuple[str, str]]) -> None:
         """Replace the set of marked items, given by task and item."""
         tasks, items = [list(column) for column in zip(*task_item_pairs, strict=True)] or ([], [])
         with self._lock:

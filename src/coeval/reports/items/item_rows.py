@@ -69,7 +69,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
     marked: bool = False
 
 
-def parse_item_choice(query: str) -> ItemChoice:
+def parse_item_filters(query: str) -> ItemChoice:
     """Parse the query of an address. Raises UsageError: a key or a value is unknown; the message names it."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)

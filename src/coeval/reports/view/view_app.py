@@ -24,7 +24,7 @@ from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle, escape_line
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_rows import ItemChoice, RowPage, parse_item_choice
+from coeval.reports.items.item_rows import ItemChoice, RowPage, parse_item_filters
 from coeval.reports.site.page import encode_choice_json, load_template, read_asset
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
@@ -317,7 +317,7 @@ class _ViewHandlers:
         """Return a page of rows, ``total``, and ``beside``: the scores of the same items in other folders."""
         folder = self._find_folder_and_mark_needed(request)
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
-        choice = parse_item_choice(urlencode([pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]))
+        choice = parse_item_filters(urlencode([pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]))
         parameters = dict(pairs)
         first = _parse_count(parameters, "first", 0, None)
         most = _parse_count(parameters, "most", 50, _MOST_ROWS)

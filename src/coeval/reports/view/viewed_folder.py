@@ -334,7 +334,7 @@ class ViewedFolder:
         [kept] = add_labels(self.path, [mark])
         with self.hold_browser() as browser:
             if browser is not None:
-                browser.replace_marks(self.read_marks())
+                browser.replace_marked_items(self.read_marks())
         return kept
 
     def close(self) -> None:
@@ -356,7 +356,7 @@ class ViewedFolder:
 
     def _read_records(self) -> None:
         read = _OpenedFolder(self.path)
-        read.browser.replace_marks(self.read_marks())
+        read.browser.replace_marked_items(self.read_marks())
         self._replace_opened_folder(read)
         with self.hold_browser() as browser:
             if browser is not None:

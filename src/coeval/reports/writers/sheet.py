@@ -43,17 +43,17 @@ def clean_sheet_text(text: str) -> str:
 
 # --- Columns of a report table in a sheet
 
-Part: TypeAlias = Literal["value", "low", "high", "n"]
+MeasuredPart: TypeAlias = Literal["value", "low", "high", "n"]
 Simple: TypeAlias = str | int | float | bool | None
 
-_PART_TITLES: dict[Part, str] = {"value": "", "low": ", from", "high": ", to", "n": ", n"}
+_PART_TITLES: dict[MeasuredPart, str] = {"value": "", "low": ", from", "high": ", to", "n": ", n"}
 
 
 class SheetColumn(NamedTuple):
     """A ``part`` of what the table's column ``column_index`` holds; ``kind``: how its numbers are written."""
 
     column_index: int
-    part: Part
+    part: MeasuredPart
     title: str
     kind: FigureKind
     source: ReportColumn
@@ -77,11 +77,11 @@ def sheet_columns(table: ReportTable) -> list[SheetColumn]:
             index, part, column.title + _PART_TITLES[part], "count" if part == "n" else column.kind, column
         )
         for index, column in enumerate(table.columns)
-        for part in _used_parts([row[index] for row in table.rows])
+        for part in _list_present_parts([row[index] for row in table.rows])
     ]
 
 
-def _used_parts(cells: Sequence[Cell]) -> Iterator[Part]:
+def _list_present_parts(cells: Sequence[Cell]) -> Iterator[MeasuredPart]:
     measured = [cell for cell in cells if isinstance(cell, Measured)]
     yield "value"
     if any(cell.low is not None for cell in measured):

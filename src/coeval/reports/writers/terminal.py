@@ -38,7 +38,7 @@ def terminal_lines(table: ReportTable, width: int) -> list[Text]:
         if (rows := _one_line_rows([*names, *candidates], width)) is not None:
             return lines + rows
     for candidates in (figures, needed) if len(names) > 1 else ():
-        if (rows := _group_rows(names, candidates, width)) is not None:
+        if (rows := _group_rows_by_leading_names(names, candidates, width)) is not None:
             return lines + rows
     return lines + (_stack_figures(names, needed, width) or _split_table(names, needed, width))
 
@@ -120,7 +120,7 @@ def _style(column: _TextColumn, row: int) -> str:
     return "bold" if row == 0 or row in column.bold else ""
 
 
-def _group_rows(
+def _group_rows_by_leading_names(
     names: Sequence[_TextColumn], figures: Sequence[_TextColumn], width: int
 ) -> list[Text] | None:
     """Put a line above each run of rows that differ in their last name alone; None if the rows do not fit."""
@@ -168,7 +168,7 @@ def _split_table(names: Sequence[_TextColumn], figures: Sequence[_TextColumn], w
         for count in range(len(remaining), 0, -1):
             lines = _one_line_rows([*names, *remaining[:count]], width)
             if lines is None and len(names) > 1:
-                lines = _group_rows(names, remaining[:count], width)
+                lines = _group_rows_by_leading_names(names, remaining[:count], width)
             if lines is None and count == 1:
                 lines = next(
                     stacked
