@@ -23,7 +23,7 @@ from coeval.benchmarks.run.runner import (
     EndOfAsking,
     Prepared,
     ask_owed,
-    lock_task_folders_and_merge_shards,
+    lock_folders_and_merge_shards,
     prepare_evaluation,
 )
 from coeval.benchmarks.run.task_run import RecordCounts
@@ -328,11 +328,11 @@ def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> None:
                 stopping_bench.evaluation(server.url, *tasks), stopping_bench.onlooker
             )
             keys = Keys.load(None, env={}, cwd=stopping_bench.output, home=stopping_bench.output)
-            with lock_task_folders_and_merge_shards(prepared):
+            with lock_folders_and_merge_shards(prepared):
                 return prepared, await ask_owed(prepared, keys, stopping_bench.onlooker)
 
     prepared, ended = asyncio.run(requested())
-    with lock_task_folders_and_merge_shards(prepared):
+    with lock_folders_and_merge_shards(prepared):
         conclude(prepared, EndOfAsking(ended.begun, interrupted, ended.stopped))
 
 

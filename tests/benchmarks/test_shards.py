@@ -23,7 +23,7 @@ from test_runner import lines, questions, said, summary
 
 from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard, TaskRequest
-from coeval.benchmarks.run.runner import ask_owed, lock_task_folders_and_merge_shards, prepare_evaluation
+from coeval.benchmarks.run.runner import ask_owed, lock_folders_and_merge_shards, prepare_evaluation
 from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.benchmarks.task_registry import TASKS
@@ -46,7 +46,7 @@ async def ask(bench: Bench, server: Server, **changes: Any) -> None:
     """As a worker does: the answers alone, without figures."""
     evaluation = bench.evaluation(server.url, mode="inference", judge=None, **changes)
     prepared = prepare_evaluation(evaluation, bench.onlooker)
-    with lock_task_folders_and_merge_shards(prepared):
+    with lock_folders_and_merge_shards(prepared):
         await ask_owed(prepared, Keys.load(None, env={}, cwd=bench.output, home=bench.output), bench.onlooker)
 
 
@@ -236,7 +236,7 @@ async def evaluate(
     onlooker = Onlooker()
     prepared = prepare_evaluation(evaluation_of(folder, url), onlooker)
     keys = Keys.load(None, env={}, cwd=folder, home=folder)
-    with lock_task_folders_and_merge_shards(prepared):
+    with lock_folders_and_merge_shards(prepared):
         return conclude(prepared, await ask_owed(prepared, keys, onlooker, interrupt, hosts))
 
 

@@ -20,7 +20,7 @@ from coeval.benchmarks.benchmark import (
     count_failures,
 )
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
-from coeval.benchmarks.run.runner import ask_owed, lock_task_folders_and_merge_shards, prepare_evaluation
+from coeval.benchmarks.run.runner import ask_owed, lock_folders_and_merge_shards, prepare_evaluation
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.benchmarks.task_registry import TASKS, TaskRow
 from coeval.core.errors import Unparsable
@@ -127,7 +127,7 @@ class Bench:
     ) -> Outcome:
         prepared = prepare_evaluation(self.evaluation(url, *tasks, **changes), self.onlooker)
         keys = Keys.load(None, env={}, cwd=self.output, home=self.output)
-        with lock_task_folders_and_merge_shards(prepared):
+        with lock_folders_and_merge_shards(prepared):
             return conclude(prepared, await ask_owed(prepared, keys, self.onlooker, interrupt))
 
 

@@ -67,10 +67,10 @@ class Asking:
         latency_s = self.host(self.size)
         self.now += latency_s / self.size
         self.answers += 1
-        slow = self._slowness.add_latency_and_check_slow(0, latency_s, self.size)
+        slow = self._slowness.add_latency_and_check_slowness(0, latency_s, self.size)
         if not slow and not self._slowness.is_trying:
             return None
-        tried = self._slowness.step_trial_else_count_slow_answer(self.size, self.now)
+        tried = self._slowness.step_trial_or_count_slow(self.size, self.now)
         if tried.size != self.size:
             self.size = tried.size
             self.sizes.append(self.size)

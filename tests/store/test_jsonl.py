@@ -18,7 +18,7 @@ from coeval.store.jsonl import (
     read_json,
     read_torn_tail,
     read_whole_lines,
-    set_lines_and_torn_tail_aside,
+    set_lines_and_tail_aside,
     write_bytes_atomic,
     write_json_atomic,
 )
@@ -67,7 +67,7 @@ def ids(path: Path) -> list[str]:
 def test_a_whole_last_line_is_not_set_aside_with_others(tmp_path: Path) -> None:
     path, aside = tmp_path / "a.jsonl", tmp_path / "aside.jsonl"
     path.write_bytes(b'{"id":"a"}\n{"id":"b"}')
-    set_lines_and_torn_tail_aside(path, {0}, aside)
+    set_lines_and_tail_aside(path, {0}, aside)
     assert (path.read_bytes(), aside.read_bytes()) == (b'{"id":"b"}', b'{"id":"a"}\n')
 
 
@@ -90,7 +90,7 @@ def test_lines_have_their_offsets_and_torn_or_blank_ones_are_left_out(tmp_path: 
 def test_lines_set_aside_are_kept_and_the_others_stay_byte_for_byte(tmp_path: Path) -> None:
     path, aside = tmp_path / "a.jsonl", tmp_path / "aside" / "a.jsonl"
     path.write_bytes(b"one\n\xff\xfe\n\ntwo \r\nthree\nto")
-    set_lines_and_torn_tail_aside(path, {4, 14}, aside)
+    set_lines_and_tail_aside(path, {4, 14}, aside)
     assert path.read_bytes() == b"one\n\ntwo \r\n"
     assert aside.read_bytes() == b"\xff\xfe\nthree\nto"
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "aside"}
@@ -103,7 +103,7 @@ def test_a_crash_before_the_replacement_leaves_the_file_as_it_was(
     path.write_bytes(b"one\ntwo\n")
     monkeypatch.setattr(Path, "replace", refuse(errno.EROFS))
     with pytest.raises(StoreError, match="make it writable"):
-        set_lines_and_torn_tail_aside(path, {4}, tmp_path / "aside.jsonl")
+        set_lines_and_tail_aside(path, {4}, tmp_path / "aside.jsonl")
     assert path.read_bytes() == b"one\ntwo\n"
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "aside.jsonl"}
 

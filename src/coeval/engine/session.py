@@ -173,7 +173,7 @@ class Session:
         """Announce a model's works of a phase in this round: its batch is submitted once all have come."""
         self._to_come[phase, model] = works
 
-    def _count_work_and_submit_if_last(self, work: Work, batches: Batches) -> None:
+    def _count_work_and_submit_last(self, work: Work, batches: Batches) -> None:
         phase_and_model = (work.phase, work.model)
         if (left := self._to_come.get(phase_and_model)) is not None:
             self._to_come[phase_and_model] = left - 1
@@ -241,7 +241,7 @@ class Session:
         """Count a work's outcome on the board, remember what is short, and log its error."""
         work, record = done.work, done.record
         if self.batches is not None:
-            self._count_work_and_submit_if_last(work, self.batches)
+            self._count_work_and_submit_last(work, self.batches)
         if record is None and done.gap is None:  # it waits for a batch job
             self.board.phases[work.phase].pending += 1
             return

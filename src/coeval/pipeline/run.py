@@ -111,7 +111,7 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
     run = start.run
     setups = await _settle_blueprints_or_block_tasks(start)
     for setup in setups:
-        for sentence in setup.list_clipped_ranges_dropped_reasons():
+        for sentence in setup.describe_clipped_ranges_and_reasons():
             watcher.warn(sentence)
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count
@@ -226,7 +226,7 @@ async def _run_round(
             continue
         if done.record is None or not done.good:
             missed_keys.add(done.work.key)
-            for phase, records in flow.count_unmakeable_followers_note_lost(done.work).items():
+            for phase, records in flow.note_loss_and_count_followers(done.work).items():
                 run.board.count_cut_off(phase, records)
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):

@@ -169,7 +169,7 @@ class RunFlow:
         source = _SourceRecords(self._recorded, _SourceChange.UNCHANGED, setup, standing)
         nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
         if setup.pairs is not None:
-            nodes = self._list_nodes_noting_awaited_answers(nodes, slot.id)
+            nodes = self._list_nodes_and_note_awaited(nodes, slot.id)
         for node in nodes:
             if node.phase == "data_generation" and node.owed:
                 left = node.phase in self._phases and node.key not in self.missed_keys
@@ -211,7 +211,7 @@ class RunFlow:
             return ()
         below = self._list_followers(work, source.is_outdated, waiting=False)
         if source.setup.pairs is not None and isinstance(work, ItemWork):
-            below = self._list_nodes_noting_awaited_answers(below, work.key)
+            below = self._list_nodes_and_note_awaited(below, work.key)
         elif source.setup.pairs is not None and isinstance(work, ResponseWork):
             pairs = self._note_answer_and_list_pairs(work, source.load_judged(work.key))
             begun = [*self._make_ready_works(chain(below, pairs), source)]
@@ -224,7 +224,7 @@ class RunFlow:
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
 
-    def count_unmakeable_followers_note_lost(self, work: Work) -> Counter[Phase]:
+    def note_loss_and_count_followers(self, work: Work) -> Counter[Phase]:
         """Count by phase the owed records that cannot be made since that of ``work`` was not."""
         nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
@@ -232,7 +232,7 @@ class RunFlow:
             self._forget_answers_of_complete_item(work.prepared.item.id)
         return Counter(node.phase for node in nodes if node.owed)
 
-    def _list_nodes_noting_awaited_answers(self, nodes: Iterable[Node], item: str) -> list[Node]:
+    def _list_nodes_and_note_awaited(self, nodes: Iterable[Node], item: str) -> list[Node]:
         """Note which answers to an item will be requested, before any of them can arrive."""
         nodes = list(nodes)
         if "evaluation" in self._phases:

@@ -56,7 +56,7 @@ class FolderReport:
         browser.order_student_facet(self.order)
         browser.use_short_names(self.report.labels)
 
-    def keep_one_section_and_say_what_lacks(self, anchor: str) -> Report:
+    def keep_section_and_state_gaps(self, anchor: str) -> Report:
         """Return the report with only the section at an anchor, or none, and with what the folder lacks in
         its lead."""
         sections = tuple(section for section in self.report.sections if section.anchor == anchor)

@@ -114,7 +114,7 @@ def _most_lost_and_gained_items(task: str, runs: Sequence[TrainingRun]) -> list[
     """Return lost and gained items in turn, the largest changes first."""
     changes: dict[str, float] = {}
     for curve in (run.curves[task] for run in runs if task in run.curves):
-        for item, change in _first_to_last_change_by_item(curve).items():
+        for item, change in _total_change_by_item(curve).items():
             if abs(change) > abs(changes.get(item, 0.0)) or item not in changes:
                 changes[item] = change
     order = sorted(changes, key=changes.__getitem__)
@@ -122,7 +122,7 @@ def _most_lost_and_gained_items(task: str, runs: Sequence[TrainingRun]) -> list[
     return list(dict.fromkeys(item for turn in turns for item in turn))[:_MOST_ITEMS]
 
 
-def _first_to_last_change_by_item(curve: TaskCurve) -> dict[str, float]:
+def _total_change_by_item(curve: TaskCurve) -> dict[str, float]:
     """Return each item's change from the first checkpoint to the last; 0 if one of them lacks it."""
     columns = [
         dict(zip(column.keys, column.values.tolist(), strict=True)) for column in curve.columns.values()

@@ -291,7 +291,7 @@ def read_line_or_block(path: Path, offset: int, block_bytes: int | None = None) 
         raise store_error("read", path, error) from error
 
 
-def set_lines_and_torn_tail_aside(path: Path, offsets: Container[int], aside: Path) -> None:
+def set_lines_and_tail_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     """Move the lines at these offsets, and a torn last line, to another JSONL file; others stay byte for
     byte. Both files are whole on disk before ``path`` is replaced: a crash leaves it as it was, or mended."""
     try:

@@ -24,7 +24,7 @@ from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import (
     Prepared,
     ask_owed,
-    lock_task_folders_and_merge_shards,
+    lock_folders_and_merge_shards,
     prepare_evaluation,
     usage_file,
 )
@@ -155,7 +155,7 @@ class _Judging:
             if self._met:  # a judge that answered an evaluation before needs not be tried for this one
                 evaluation = msgspec.structs.replace(evaluation, probing=Probing("disable"))
             prepared = await asyncio.to_thread(prepare_evaluation, evaluation, onlooker)
-        with lock_task_folders_and_merge_shards(prepared):
+        with lock_folders_and_merge_shards(prepared):
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)

@@ -311,7 +311,7 @@ class Scheduler:
             self._record_whole_tasks(due, result)
         if result.end == "done":
             self._answered += 1
-            self._count_end_and_queue_after_last(due)
+            self._count_end_and_queue_conclusions(due)
         elif result.end == "refused" and not self._answered:
             raise WindowExceeded(result.problem)
         elif not self._stopping:
@@ -369,7 +369,7 @@ class Scheduler:
                 if not self._table.has_asked_all(due.checkpoint, self._tasks[task], run):
                     self._record_failure(due.checkpoint, self._tasks[task], run, problem)
         self.board.add_problem(name, problem, given_up=True)
-        self._count_end_and_queue_after_last(due)
+        self._count_end_and_queue_conclusions(due)
 
     def _leave_waiting_workers(self, why: str, also_running: int = 0) -> None:
         count = len(self._workers) + also_running
@@ -378,7 +378,7 @@ class Scheduler:
         self.board.left += count or 1
         self._workers.clear()
 
-    def _count_end_and_queue_after_last(self, due: WorkerDue) -> None:
+    def _count_end_and_queue_conclusions(self, due: WorkerDue) -> None:
         self.board.workers_ended += 1
         self._open_workers[due.checkpoint.step] -= 1
         if not self._open_workers[due.checkpoint.step]:

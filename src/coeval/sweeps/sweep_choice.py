@@ -175,7 +175,7 @@ def _make_evaluation(
     samples = count_samples_by_task(settings)
     shared = {name: getattr(settings, name) for name in read_settings(SharedSettings)}
     requested = EvalSettings(
-        **{**shared, "api_key": None, "task_options": _read_task_options_refusing_answers(settings)},
+        **{**shared, "api_key": None, "task_options": _read_options_or_refuse_answers(settings)},
         tasks=list(samples),
         model=_SERVED_NAME,
         output_dir=settings.out or "",
@@ -192,7 +192,7 @@ def _make_evaluation(
     return msgspec.structs.replace(evaluation, tasks=tasks)
 
 
-def _read_task_options_refusing_answers(settings: SweepSettings) -> OptionValues:
+def _read_options_or_refuse_answers(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
     values = read_task_options_by_name(settings)
     for name in (row.responses.name for row in TASKS.values() if row.responses is not None):

@@ -87,7 +87,7 @@ def open_sweep(
     sweep, settings = request.sweep, request.settings
     with RunDir(sweep.own_folder).hold_lock():
         plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
-        checkpoints = [c for c in checkpoints if _accept_or_skip_or_refuse(sweep, plan, c, watcher)]
+        checkpoints = [c for c in checkpoints if _check_step_is_free(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
         for sentence in end_leftover_workers_and_servers(sweep.own_folder / WORKERS):
             watcher.note(sentence)
@@ -127,9 +127,7 @@ def open_sweep(
             yield SweepUnderWay(board, run)
 
 
-def _accept_or_skip_or_refuse(
-    sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher
-) -> bool:
+def _check_step_is_free(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher) -> bool:
     """Check whether the step is free of another checkpoint's answers; else raise UsageError, or only warn if
     it was submitted."""
     try:

@@ -207,7 +207,7 @@ class WorkerCount:
         """Return the current progress; to be called about once a second."""
         tasks = {run.label: self._count_done_and_planned(run) for run in self.task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
-        tokens_per_s, remaining_s = self._measure_token_pace_and_seconds_left(planned - done)
+        tokens_per_s, remaining_s = self._measure_pace_and_seconds_left(planned - done)
         return WorkerProgress(
             at=time.time(),
             state=self.state,
@@ -225,7 +225,7 @@ class WorkerCount:
         count = self._boards[-1].phases[task_run.label]
         return count.recorded + count.done, len(task_run.items)
 
-    def _measure_token_pace_and_seconds_left(self, left: int) -> tuple[float | None, float | None]:
+    def _measure_pace_and_seconds_left(self, left: int) -> tuple[float | None, float | None]:
         """Return output tokens per second and the seconds left, by the last minute; None if unknown."""
         now, counts = time.monotonic(), [count for board in self._boards for count in board.phases.values()]
         ended = sum(count.done + count.failed.total() for count in counts)

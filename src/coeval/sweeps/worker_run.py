@@ -20,7 +20,7 @@ import msgspec
 from coeval.benchmarks.run.runner import (
     Prepared,
     ask_owed,
-    lock_task_folders_and_merge_shards,
+    lock_folders_and_merge_shards,
     prepare_evaluation,
 )
 from coeval.core.errors import (
@@ -315,7 +315,7 @@ class _WorkerRun:
         with ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(lock_task_folders_and_merge_shards(prepared))
+                    stack.enter_context(lock_folders_and_merge_shards(prepared))
                     break
                 except UsageError:
                     if time.monotonic() > until or await _wait_for_event(self._interrupt, LOOK_S):

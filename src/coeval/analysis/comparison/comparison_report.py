@@ -352,7 +352,7 @@ def leaders_or_summary(comparisons: Sequence[Comparison], group_count: int) -> I
         yield LeadingSentence(_count_of_tasks_led_sentence(leading))
         return
     for pair in leading:
-        yield LeadingSentence(_sentence_with_power_only_if_tied(pair), pair.place)
+        yield LeadingSentence(_sentence_without_power_unless_tied(pair), pair.place)
 
 
 def significant_count_sentence(comparisons: Sequence[Comparison]) -> str:
@@ -387,7 +387,7 @@ def _count_of_tasks_led_sentence(leading: Sequence[Comparison]) -> str:
     return next((text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {n} tasks below.")
 
 
-def _sentence_with_power_only_if_tied(comparison: Comparison) -> str:
+def _sentence_without_power_unless_tied(comparison: Comparison) -> str:
     """State a comparison without its power, or with the detectable gap alone if it is a tie."""
     text = comparison_sentence(comparison)
     short = text.rpartition(". With ")[0] or text

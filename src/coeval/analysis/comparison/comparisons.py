@@ -308,12 +308,12 @@ def mismatch_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iter
 
 def comparison_caveats(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """Warn of what speaks against taking the differences as they are."""
-    yield from _leader_scored_by_own_family_caveats(pairs)
+    yield from _own_family_judge_caveats(pairs)
     yield from _cut_or_empty_answer_caveats([side for group in groups for side in group])
     yield from _lacking_task_caveats(groups)
 
 
-def _leader_scored_by_own_family_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
+def _own_family_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
     """Warn of each leader that judges of its own model family scored: overall, or else in single tasks."""
     outcomes: dict[tuple[str, RelatedJudges, bool], list[str]] = {}
     for compared in pairs:

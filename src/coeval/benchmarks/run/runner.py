@@ -96,7 +96,7 @@ def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progres
 
 
 @contextmanager
-def lock_task_folders_and_merge_shards(prepared: Prepared) -> Iterator[None]:
+def lock_folders_and_merge_shards(prepared: Prepared) -> Iterator[None]:
     """Hold the lock of every task's folder, and merge answers made in shards. Raises UsageError: another
     process, which it names, holds one; StoreError: answers cannot be merged."""
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ async def ask_owed(
     interrupt: asyncio.Event | None = None,
     hosts: SharedHosts | None = None,
 ) -> EndOfAsking:
-    """Request and record everything that is missing, with `lock_task_folders_and_merge_shards` held.
+    """Request and record everything that is missing, with `lock_folders_and_merge_shards` held.
 
     Failures and gaps do not raise; they are in the records, and counted at the conclusion. Evaluations of
     one event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is
@@ -149,7 +149,7 @@ async def ask_owed(
             await asking.probe_models_and_judges(_models_by_role(specs, task_runs))
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
-        asking.switch_recipes_and_store_supplied_answers(watcher.note)
+        asking.switch_recipes_and_store_answers(watcher.note)
         watcher.begin(session.board)
         await asking.make_missing_records()
         jobs = session.batches.list_uncollected() if session.batches is not None else ()
@@ -251,7 +251,7 @@ class EvalSession:
             for remark in task_run.folder.damage_remarks():
                 self._session.context.watcher.warn(remark)
 
-    def switch_recipes_and_store_supplied_answers(self, note: Callable[[str], None]) -> None:
+    def switch_recipes_and_store_answers(self, note: Callable[[str], None]) -> None:
         """Switch each folder's files to this evaluation's recipe; store supplied responses as answers."""
         for task_run in self._task_runs:
             if task_run.tested is None:
@@ -322,7 +322,7 @@ class EvalSession:
 
     async def _run_round(self) -> None:
         async for done in self._session.carry_out(
-            self._yield_works(), self._record_result, self._list_next_judgments_and_adjust_board
+            self._yield_works(), self._record_result, self._list_judgments_and_adjust_board
         ):
             if done.pending:
                 continue
@@ -357,7 +357,7 @@ class EvalSession:
                 self._session.journal.append(task_run.folder.judgments_path(task_run.judge), record)
                 task_run.judgments[record.id] = record
 
-    def _list_next_judgments_and_adjust_board(self, work: Work, _: Kept) -> Iterable[Work]:
+    def _list_judgments_and_adjust_board(self, work: Work, _: Kept) -> Iterable[Work]:
         task_run = self._run_by_phase[work.phase]
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()

@@ -23,7 +23,7 @@ from coeval.benchmarks.run.runner import (
     EndOfAsking,
     Prepared,
     error_file,
-    lock_task_folders_and_merge_shards,
+    lock_folders_and_merge_shards,
     usage_file,
 )
 from coeval.benchmarks.run.task_folder import SuppliedCounts
@@ -362,7 +362,7 @@ def lock_affordable_output_folder(prepared: Prepared, log_level: str = "INFO") -
     made = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
     try:
-        with write_log(output / "run.log", log_level), lock_task_folders_and_merge_shards(prepared):
+        with write_log(output / "run.log", log_level), lock_folders_and_merge_shards(prepared):
             refuse_too_dear_unless_begun(prepared)
             yield
     finally:
@@ -373,7 +373,7 @@ def lock_affordable_output_folder(prepared: Prepared, log_level: str = "INFO") -
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """Score complete tasks, write their files, and count what the others miss; the folders are locked by
-    `lock_task_folders_and_merge_shards`. Raises StoreError: a file cannot be written; what was recorded
+    `lock_folders_and_merge_shards`. Raises StoreError: a file cannot be written; what was recorded
     stays."""
     errors = error_file(prepared.evaluation)
     costs = read_model_costs(usage_file(prepared.evaluation))

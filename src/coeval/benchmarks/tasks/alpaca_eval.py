@@ -189,9 +189,9 @@ class AlpacaEval(Benchmark):
         elif completion.reasoning is not None or is_lost_in_reasoning(completion):
             self.manner = "logprobs after reasoning"
             if completion.reasoning is not None:
-                await self._check_by_whole_reply_if_judge_reasons(judge, requested)
+                await self._check_judge_by_whole_reply(judge, requested)
 
-    async def _check_by_whole_reply_if_judge_reasons(self, judge: Model, requested: Request) -> None:
+    async def _check_judge_by_whole_reply(self, judge: Model, requested: Request) -> None:
         """Return to the official way if the judge does not reason, and only a server's reasoning parser takes
         its reply for reasoning: a whole reply shows that, one token does not."""
         try:

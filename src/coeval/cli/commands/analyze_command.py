@@ -262,7 +262,7 @@ def _write_report_and_print_paths(
 
     report, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        cut_report = report.keep_one_section_and_say_what_lacks(section) if section else report.report
+        cut_report = report.keep_section_and_state_gaps(section) if section else report.report
         if not cut_report.sections:
             raise UsageError(f"nothing to write for {name}: {reader.folder} has no such results")
         written += write_workbook_and_figures(cut_report, files)

@@ -84,7 +84,7 @@ def compare(
     threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
     files = ReportFiles(excel, figures)
     _check_output_paths(html, files)
-    if _are_sweeps_refusing_mixture(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
+    if _check_all_are_sweeps(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     significant_only = not any_difference
@@ -116,7 +116,7 @@ def compare(
         raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 
-def _are_sweeps_refusing_mixture(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
+def _check_all_are_sweeps(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
     """Check whether all folders are sweeps; raises UsageError if only some are, or ``has_run_flags``."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:

@@ -82,7 +82,7 @@ def _choose_target_unless_new_file(flags: IngestFlags) -> IngestTarget | None:
     return None
 
 
-def preview_and_import_or_return_items(source_name: str, flags: IngestFlags) -> NewItems | None:
+def preview_and_import_items(source_name: str, flags: IngestFlags) -> NewItems | None:
     """Find a source, show its first items, ask, and import all; with ``--new`` return them for the file."""
     console, selection = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
     target, label = _choose_target_unless_new_file(flags), flags.single_value("label")
@@ -330,7 +330,7 @@ def ingest(
         flags_given.single_value(name)
     if flags_given.new is not None and flags_given.replace:
         raise UsageError("--replace is for existing items of a run; --new has none")
-    table = preview_and_import_or_return_items(source, flags_given)
+    table = preview_and_import_items(source, flags_given)
     if table is not None and (file := flags_given.new) is not None:
         new = experiment_from_table("coeval ingest", file.stem, table)
         new = replace(new, task=flags_given.task or new.task)

@@ -15,7 +15,7 @@ from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
-from coeval.cli.commands.ingest_command import preview_and_import_or_return_items
+from coeval.cli.commands.ingest_command import preview_and_import_items
 from coeval.cli.commands.sweep.sweep_report import print_sweep_plan
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
 from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings_flags
@@ -133,7 +133,7 @@ def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, t
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
-    new_items = preview_and_import_or_return_items(
+    new_items = preview_and_import_items(
         items,
         IngestFlags(
             prompt=_as_flag_values(flags.prompt),

@@ -353,7 +353,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     for sentence in look.recorded.describe_discarded_replies():
         say(console, f"{sentence[0].upper()}{sentence[1:]}.")
     if look.report is not None:
-        _show_invalid_owed_and_remedy(look.report, folder, limits, console)
+        _show_invalid_and_owed_records(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
         lines = "line is not a record" if count == 1 else "lines are not records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
@@ -392,7 +392,7 @@ def _show_phases(
     show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
 
-def _show_invalid_owed_and_remedy(
+def _show_invalid_and_owed_records(
     report: RepairReport, folder: RunDir, limits: Limits, console: Console
 ) -> None:
     """Print invalid and owed records, and what to do about both."""

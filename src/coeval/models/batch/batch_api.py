@@ -96,7 +96,7 @@ class Unmade(errors.ServerFault, kind="unmade"):
 
 
 @contextmanager
-def raise_retryable_but_429_as_unmade() -> Iterator[None]:
+def raise_retryable_as_unmade() -> Iterator[None]:
     """Raise passing failures before a job is made as `Unmade`, except for too many requests."""
     try:
         yield

@@ -159,7 +159,7 @@ class GeminiBatches(batch_api.HttpBatches):
         return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
 
     async def create(self, job: batch_api.BatchJob) -> str:
-        with batch_api.raise_retryable_but_429_as_unmade():
+        with batch_api.raise_retryable_as_unmade():
             input_config = {"fileName": await self._upload(job)}
         needed = {"batch": {"displayName": job.name, "inputConfig": input_config}}
         path = generate_path(self._model).replace(":generateContent", ":batchGenerateContent")

@@ -211,7 +211,7 @@ class OpenAiBatches(FileBatches):
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: batch_api.BatchJob) -> str:
-        with batch_api.raise_retryable_but_429_as_unmade():
+        with batch_api.raise_retryable_as_unmade():
             file_id = await self._upload_and_await_ready(job.lines)
         needed = {
             "input_file_id": file_id,
@@ -355,7 +355,7 @@ class MistralBatches(FileBatches):
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
     async def create(self, job: batch_api.BatchJob) -> str:
-        with batch_api.raise_retryable_but_429_as_unmade():
+        with batch_api.raise_retryable_as_unmade():
             file_id = await self._upload_and_await_ready(job.lines)
         needed = {
             "input_files": [file_id],

@@ -310,7 +310,7 @@ class _ReplyFit:
         if kind is str:
             return self._fit_text(value)
         if get_origin(kind) is list:
-            return self._fit_items_leaving_out_bad(value, get_args(kind)[0], where)
+            return self._fit_items_and_drop_bad(value, get_args(kind)[0], where)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._fit_struct(value, kind, where)
         if kind is msgspec.Raw:
@@ -331,7 +331,7 @@ class _ReplyFit:
                 return self._fit_text(inner, depth + 1)
         raise _Unfit
 
-    def _fit_items_leaving_out_bad(self, value: Any, kind: Any, where: str) -> list[Any]:
+    def _fit_items_and_drop_bad(self, value: Any, kind: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
             return [self.fit_value_or_raise_unfit(value, kind, where)]
         items: list[Any] = []

@@ -156,13 +156,13 @@ class Admission:
             self._answered = True
             self._denials = self._unpaid = 0
         elif isinstance(error, errors.AccessDenied | errors.NotFound):
-            self._count_refusal_and_stop_if_many(error)
+            self._count_refusal_and_maybe_stop(error)
 
     def stop_at_refused_limit(self, error: errors.ModelError, *, judge: bool) -> None:
         way_out = f"Correct {max_tokens(judge=judge)}"
         self._stop("its host refuses answers of that length", error, way_out)
 
-    def _count_refusal_and_stop_if_many(self, error: errors.AccessDenied | errors.NotFound) -> None:
+    def _count_refusal_and_maybe_stop(self, error: errors.AccessDenied | errors.NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
         self._unpaid += isinstance(error, errors.AccountSpent)

@@ -39,7 +39,7 @@ class _Latency:
         self._count = 0
         self._smoothed_s = self._base_s = 0.0
 
-    def add_latency_and_check_slow(self, latency_s: float, size: float) -> bool:
+    def add_latency_and_check_slowness(self, latency_s: float, size: float) -> bool:
         """Add a latency; return True while the smoothed one exceeds about twice the base. The base is the
         mean of the first answers. It follows a faster host at once, and a slower one over dozens of round
         trips, so that longer answers do not stop growth for good. The slack excludes the jitter of our own
@@ -102,14 +102,14 @@ class Slowness:
     def is_trying(self) -> bool:
         return self._trial is not None
 
-    def add_latency_and_check_slow(self, priority: int, latency_s: float, size: float) -> bool:
+    def add_latency_and_check_slowness(self, priority: int, latency_s: float, size: float) -> bool:
         """Add an answer's latency; return whether answers of its priority are slow now."""
         latency = self._latency.get(priority)
         if latency is None:
             latency = self._latency[priority] = _Latency()
-        return latency.add_latency_and_check_slow(latency_s, size)
+        return latency.add_latency_and_check_slowness(latency_s, size)
 
-    def step_trial_else_count_slow_answer(self, size: float, now: float) -> TrialStep:
+    def step_trial_or_count_slow(self, size: float, now: float) -> TrialStep:
         """Count an answer while answers are slow or a trial runs; ``size`` is the number in flight."""
         trial = self._trial
         if trial is None:
@@ -177,14 +177,14 @@ class Window:
 
     def record_answer_and_resize(self, priority: int, latency_s: float, in_flight: int, now: float) -> None:
         """Record an answer, and grow unless the size is unused or answers are slow."""
-        slow = self._slowness.add_latency_and_check_slow(priority, latency_s, self.size)
+        slow = self._slowness.add_latency_and_check_slowness(priority, latency_s, self.size)
         mean_s = latency_s if self._answer_s is None else self._answer_s
         self._answer_s = mean_s + (latency_s - mean_s) * _SMOOTHING
         if in_flight * 2 < self.size:
             self._slowness.abandon_trial()
             return
         if slow or self._slowness.is_trying:
-            step = self._slowness.step_trial_else_count_slow_answer(self.size, now)
+            step = self._slowness.step_trial_or_count_slow(self.size, now)
             self.size = step.size
             if step.is_half_faster:
                 self._slowed += 1

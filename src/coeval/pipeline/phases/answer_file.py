@@ -189,7 +189,7 @@ def _fill_from_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask,
             file.keep_old_answers_or_note_flaw(error)
         return
     for task_items, file in targets:
-        file.set_answers_and_compare_with_file(rows.match_answers_and_mark_rows_used(task_items))
+        file.set_answers_and_compare_with_file(rows.match_answers_and_mark_rows(task_items))
     for task_items, _ in targets:
         rows.ignore_rows_of_left_out_items(task_items.task)
     targets[0][1].notes += rows.describe_problems_and_unused_rows()
@@ -223,7 +223,7 @@ class _AnswerTableRows:
                 repeats.note(f"the prompt is already on line {first.line}; the first one counts", row.line)
         self._problems = harvest.describe_problems()
 
-    def match_answers_and_mark_rows_used(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
+    def match_answers_and_mark_rows(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
         if task_items.task.items is not None and task_items.task.items.id is None:
             self._numbered = task_items.task.name
         for item in task_items.items.values():

@@ -167,7 +167,7 @@ class EvaluationWork(ModelWork[records.Evaluation]):
 
     def parse_fields(self, completion: records.Completion) -> RecordFields:
         verdict = self.judged.setup.form.parse_joint_reply(
-            self._record_text_and_raise_if_refused(completion), self._missing_factors()
+            self._record_text_and_raise_refusal(completion), self._missing_factors()
         )
         self._store_levels(verdict)
         if verdict.missing:
@@ -201,7 +201,7 @@ class EvaluationWork(ModelWork[records.Evaluation]):
         values, schema = form.build_factor_question(factor)
 
         def read(completion: records.Completion) -> None:
-            text = self._record_text_and_raise_if_refused(completion, factor)
+            text = self._record_text_and_raise_refusal(completion, factor)
             self._store_levels(form.parse_factor_reply(text, factor))
 
         key = records.judgment_id(self.key, factor)
@@ -215,7 +215,7 @@ class EvaluationWork(ModelWork[records.Evaluation]):
         variables = {**judged.prepared.values, "response": judged.response.response or "", **values}
         return self.role_model.prompt(variables, schema, varying)
 
-    def _record_text_and_raise_if_refused(self, completion: records.Completion, factor: str = "") -> str:
+    def _record_text_and_raise_refusal(self, completion: records.Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
         return text_unless_refused(completion, "the judge")

@@ -128,7 +128,7 @@ def _parse_handwritten_or_problem(text: bytes, task: str, teacher: str) -> Suppl
     full = own if own.startswith(start) and own != start else start + own
     if _decode_field(fields, "id") != full:
         filled["id"] = full
-    return _build_supplied_item_or_problem(text, fields, filled | _correct_fields_that_are_not_text(fields))
+    return _build_supplied_item_or_problem(text, fields, filled | _correct_nontext_fields(fields))
 
 
 def _build_supplied_item_or_problem(
@@ -168,7 +168,7 @@ def _find_field_problem(fields: Mapping[str, msgspec.Raw]) -> str | None:
     return None
 
 
-def _correct_fields_that_are_not_text(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+def _correct_nontext_fields(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     """Return fields with numbers or booleans as text, and empty attributes if there are none."""
     filled: dict[str, Any] = {}
     reference = _decode_field(fields, "reference_response")

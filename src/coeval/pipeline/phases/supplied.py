@@ -33,7 +33,7 @@ from coeval.tables.table_source import TableSource
 # --- Items from a table: ``tasks[].items``
 
 
-def read_items_of_run_or_changed_table(file: ItemFile, folder: RunDir) -> ItemFile:
+def read_run_or_changed_items(file: ItemFile, folder: RunDir) -> ItemFile:
     """Read the items of a task: the run's own file while it matches the table, else as many rows as are used,
     which are then to be written there (``file.rewritten``). If the table is gone, existing items stay."""
     items = file.source.task.items
@@ -307,7 +307,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
     supply = Supply([], {}, documents=dict(_read_documents_by_task(config, folder)))
     for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
-            supply.files.append(read_items_of_run_or_changed_table(ItemFile(path, source), folder))
+            supply.files.append(read_run_or_changed_items(ItemFile(path, source), folder))
             continue
         theirs = source_run.datapoints(source.task.name, source.teacher) if source_run is not None else path
         existing = next((path_ for path_ in (path, theirs) if path_.exists()), None)

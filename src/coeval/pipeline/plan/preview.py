@@ -303,7 +303,7 @@ def forecast_calls(config: Config, preview: Preview) -> Forecast:
             calls[key] = Calls(few.calls - few.reusable_calls, many.calls)
             owed[key] = Calls(few.owed - few.reusable, many.owed)
     warnings = [
-        sentence for setup in preview.plan.setups for sentence in setup.list_clipped_ranges_dropped_reasons()
+        sentence for setup in preview.plan.setups for sentence in setup.describe_clipped_ranges_and_reasons()
     ]
     warnings += preview.supply.list_remarks()
     for short in list_short_answer_tables(preview.plan_count.unanswered, config):

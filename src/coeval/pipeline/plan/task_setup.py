@@ -107,7 +107,7 @@ class TaskSetup:
         """Check whether a student or a judge is shown an item's nuance."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
-    def list_clipped_ranges_dropped_reasons(self) -> Iterator[str]:
+    def describe_clipped_ranges_and_reasons(self) -> Iterator[str]:
         """Say which ranges exceed the proposed attributes, and that limits leave no room for reasons."""
         factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem

@@ -34,7 +34,7 @@ from coeval.tables.table_source import TableSource
 
 def check_item_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
     """Check that tables of items exist and have their columns. A missing one is reported unless its items
-    were copied before: see `read_items_of_run_or_changed_table`."""
+    were copied before: see `read_run_or_changed_items`."""
     for index, name in draft.names("tasks").items():
         path: KeyPath = ("tasks", index, "items")
         section = draft.get(*path)
@@ -170,7 +170,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     elif start.overwrite:
         yield from _find_kept_followers_of_overwritten_phases(run, modes)
     elif not run.replacing.exists():  # what is being moved away is in no way
-        yield from _check_mode_new_phases_empty(run, draft)
+        yield from _check_new_phases_are_empty(run, draft)
     yield from check_item_tables(draft, run)
     yield from check_answer_tables(draft, run)
     yield from _check_runnable_checks(draft, start)
@@ -204,7 +204,7 @@ def _check_continuable(run: RunDir, identifier: str, draft: Draft) -> Iterator[F
     except (FileNotFoundError, NotADirectoryError):
         if problem := run.describe_half_replaced():
             yield Finding(path, "V-14", problem)
-        elif any(_check_mode_new_phases_empty(run, draft)):  # else nothing but what tables of the user's gave
+        elif any(_check_new_phases_are_empty(run, draft)):  # else nothing but what tables of the user's gave
             yield Finding(
                 path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
             )
@@ -220,7 +220,7 @@ def _check_continuable(run: RunDir, identifier: str, draft: Draft) -> Iterator[F
         yield Finding(path, "V-14", message)
 
 
-def _check_mode_new_phases_empty(run: RunDir, draft: Draft) -> Iterator[Finding]:
+def _check_new_phases_are_empty(run: RunDir, draft: Draft) -> Iterator[Finding]:
     """Check that a folder holds no artifacts of phases in mode New (V-11)."""
     declared = draft.get("experiment", "phases", default={})
     phases = [phase for phase in PHASES if declared.get(phase, "New") == "New"]

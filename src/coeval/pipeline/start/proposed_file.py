@@ -44,11 +44,11 @@ def insert_proposed_parts(
     """Insert the parts into a file's text, keeping its comments, without keys of models. The result is parsed
     and compared with what is expected."""
     data, yaml = deepcopy(loaded.data), _build_yaml()
-    hidden = _insert_parts_and_name_models_losing_keys(data, loaded.config, parts)
+    hidden = _insert_parts_and_hide_keys(data, loaded.config, parts)
     expected = read_config(data).config
     try:
         edited = yaml.load(read_config_text(file))
-        _insert_parts_and_name_models_losing_keys(edited, loaded.config, parts)
+        _insert_parts_and_hide_keys(edited, loaded.config, parts)
         text = _dump_yaml(yaml, edited)
         kept = read_config(parse_document(text, file)).config == expected
     except (ConfigError, YAMLError, KeyError):  # of what is merged by <<, ruamel.yaml takes out no key
@@ -87,7 +87,7 @@ def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
             )
 
 
-def _insert_parts_and_name_models_losing_keys(
+def _insert_parts_and_hide_keys(
     data: FileData, config: Config, parts: Sequence[ProposedPart]
 ) -> tuple[str, ...]:
     """Put the parts into a file's data; return the models whose credential was removed."""

@@ -87,7 +87,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     if not anchor:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
-    folder, continues = _find_folder_and_if_unfinished(source, home or source.path.resolve().parent, request)
+    folder, continues = _find_new_or_unfinished_folder(source, home or source.path.resolve().parent, request)
     # the same items at every check: those whose ids hash lowest
     items = set(sorted({key.item for key in anchor}, key=digest)[: request.items])
     scores = {place: value for place, value in anchor.items() if place.item in items}
@@ -130,7 +130,7 @@ def _average_human_labels(source: RunDir) -> dict[ScoreKey, float]:
     return {key: sum(values) / len(values) for key, values in values_by_key.items()}
 
 
-def _find_folder_and_if_unfinished(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
+def _find_new_or_unfinished_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
     """Return the check's folder, and whether an unfinished check is continued there."""
     stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
     number = 1

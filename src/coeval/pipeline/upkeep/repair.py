@@ -34,7 +34,7 @@ from coeval.store.jsonl import (
     read_json,
     read_torn_tail,
     read_whole_lines,
-    set_lines_and_torn_tail_aside,
+    set_lines_and_tail_aside,
     store_error,
 )
 from coeval.store.legacy import is_legacy
@@ -293,7 +293,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
         if not options.dry_run and any(file.invalid for file in report.files):
-            report.aside = _move_invalid_aside_and_mark_incomplete(folder, report)
+            report.aside = _move_invalid_and_mark_incomplete(folder, report)
         return report
 
 
@@ -408,7 +408,7 @@ def _examine_documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 # --- Mending
 
 
-def _move_invalid_aside_and_mark_incomplete(folder: RunDir, report: RepairReport) -> Path:
+def _move_invalid_and_mark_incomplete(folder: RunDir, report: RepairReport) -> Path:
     """Move invalid lines and documents to a folder of this repair, and log it in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
@@ -418,7 +418,7 @@ def _move_invalid_aside_and_mark_incomplete(folder: RunDir, report: RepairReport
         meta.status = "incomplete"
         folder.write_meta(meta)
     if read_torn_tail(folder.errors):
-        set_lines_and_torn_tail_aside(folder.errors, (), aside / folder.errors.name)
+        set_lines_and_tail_aside(folder.errors, (), aside / folder.errors.name)
     errors = Appender(folder.errors)
     try:
         for file in touched:
@@ -432,7 +432,7 @@ def _move_invalid_aside_and_mark_incomplete(folder: RunDir, report: RepairReport
 
 def _move_invalid_lines_or_document(file: FileState, target: Path) -> None:
     if file.damaged is None:
-        set_lines_and_torn_tail_aside(file.path, file.flaws, target)
+        set_lines_and_tail_aside(file.path, file.flaws, target)
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ def draw_picture(report: Report, name: str = "") -> DrawnPicture:
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
         others = f" {name}; there are {join_names(pictures)}" if pictures else ""
         raise UsageError(f"the report has no picture{others}")
-    spec = _fill_in_names_width_and_rows(picture, report)
+    spec = _fill_names_width_and_rows(picture, report)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
     on_white = {**theme_config(LIGHT), "background": LIGHT.background}
     svg = vl_convert.vegalite_to_svg(spec, config=on_white, allowed_base_urls=[])
@@ -57,7 +57,7 @@ def _pictures_by_name(report: Report) -> dict[str, Picture]:
     return {picture.name: picture for section in report.sections for picture in section.pictures}
 
 
-def _fill_in_names_width_and_rows(picture: Picture, report: Report) -> dict[str, Any]:
+def _fill_names_width_and_rows(picture: Picture, report: Report) -> dict[str, Any]:
     """Return the specification with its rows and labels, and a width in place of the page's."""
     spec: dict[str, Any] = resolve_short_names(picture.spec, report.labels)
     if spec.get("width") == "container":

@@ -112,7 +112,7 @@ def _win_rates_both_ways_table(pairs: PairMeasures) -> ReportTable:
 _WORDS, _CHARACTERS = 20, 160
 
 
-def quote_items_that_part_best_two(evidence: RunEvidence) -> Iterator[Example]:
+def quote_items_separating_best_two(evidence: RunEvidence) -> Iterator[Example]:
     """Yield the item that most favours the leader over the second, then the reverse; of equal ones the first
     by id."""
     order = evidence.measured.measures.ranking.order
@@ -295,7 +295,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
         sections=sections,
         alerts=tuple(_find_alerts(evidence, status)),
         front=front,
-        examples=tuple(quote_items_that_part_best_two(evidence)),
+        examples=tuple(quote_items_separating_best_two(evidence)),
         labels=evidence.short_names_by_model,
         item_labels=label_items(reader, sections),
     )

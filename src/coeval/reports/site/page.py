@@ -74,7 +74,7 @@ VEGA_SCRIPT = "window.vegaEmbed = vegaEmbed;"
 
 
 @cache
-def load_vega_script_gzipped_and_text() -> tuple[bytes, str]:
+def load_vega_gzip_and_text() -> tuple[bytes, str]:
     """Load the script that gives the page ``vegaEmbed``, gzipped and as text; it is built once and cached."""
     path = cache_folder() / "pages" / f"vega-{version('vl-convert-python')}.js.gz"
     try:
@@ -152,7 +152,7 @@ class PageFrame:
     ) -> None:
         """Render the page, with a policy that allows its own scripts and styles."""
         script, style = _join_package_files(_SCRIPTS), _join_package_files(_STYLES)
-        vega, vega_text = load_vega_script_gzipped_and_text()
+        vega, vega_text = load_vega_gzip_and_text()
         policy = "; ".join(
             (
                 "default-src 'none'",

@@ -213,7 +213,7 @@ def print_sweep_status(settings: SweepSettings) -> None:
     except FileNotFoundError:
         raise UsageError(f"{out} holds no sweep; start one with coeval sweep") from None
     table = JobTable(out, plan)
-    complete_checkpoints = _print_job_table_and_count_complete(table, console)
+    complete_checkpoints = _print_table_and_count_complete(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer_pid()
     state = "no sweep is running" if writer is None else f"process {writer} is running it"
@@ -222,7 +222,7 @@ def print_sweep_status(settings: SweepSettings) -> None:
         say(console, line)
 
 
-def _print_job_table_and_count_complete(table: JobTable, console: Console) -> int:
+def _print_table_and_count_complete(table: JobTable, console: Console) -> int:
     """Print checkpoints by task with their problems; return how many checkpoints are complete."""
     plan = table.plan
     rows: list[tuple[str, ...]] = []

@@ -149,7 +149,7 @@ class _LiveSamples:
 
     async def request_samples(self, asking: Asking) -> None:
         for setup in self._setups:
-            self._items[setup.task.name] = list(islice(self._load_few_items_adding_lengths(setup), _FEW))
+            self._items[setup.task.name] = list(islice(self._load_few_and_record_lengths(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]
         await self._request_and_keep_samples("data_generation", self._make_item_works(asking))
         await self._request_and_keep_samples("response_collection", self._make_answer_works(asking))
@@ -233,7 +233,7 @@ class _LiveSamples:
             self._count_calls(phase, setup, model.name) for setup, model in casts if model.called_name == name
         )
 
-    def _load_few_items_adding_lengths(self, setup: TaskSetup) -> Iterator[PreparedItem]:
+    def _load_few_and_record_lengths(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded
         for (task, _), items in recorded.items_by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
