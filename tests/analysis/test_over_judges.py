@@ -11,7 +11,7 @@ from scipy.stats import t, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
 from coeval.analysis.comparison.comparison_report import interval_over_judges_or_unknown
-from coeval.analysis.measures.leaders import leader_tie_judges_sentences, significant_pair_count_sentences
+from coeval.analysis.measures.leaders import leader_tie_and_judges_sentences, significant_pair_count_sentences
 from coeval.analysis.measures.ranking import Ranking, rank_excluding_self_judgments, rank_students
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.mean_squares import judge_score_array, mean_squares
@@ -57,7 +57,9 @@ def ranked(grid: ScoreGrid) -> Ranking:
 
 def said(grid: ScoreGrid) -> str:
     ranks, students = rank_students(grid)
-    return " ".join([*leader_tie_judges_sentences(students, ranks), *significant_pair_count_sentences(ranks)])
+    return " ".join(
+        [*leader_tie_and_judges_sentences(students, ranks), *significant_pair_count_sentences(ranks)]
+    )
 
 
 def careful(squared: float, spent: float, of_judges: float, f: int) -> float:
@@ -180,4 +182,4 @@ def test_an_interval_as_wide_as_the_scale_is_not_known_in_sentences_and_tables()
     assert gap is not None
     assert gap.ci95_over_judges_adjusted == (-1.0, 1.0)
     assert interval_over_judges_or_unknown(gap) == NOT_KNOWN
-    assert " is not known: more items " in " ".join(leader_tie_judges_sentences(students, ranks))
+    assert " is not known: more items " in " ".join(leader_tie_and_judges_sentences(students, ranks))

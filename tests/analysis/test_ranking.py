@@ -19,7 +19,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import (
     items_needed_sentence,
-    leader_tie_judges_sentences,
+    leader_tie_and_judges_sentences,
     significant_pair_count_sentences,
 )
 from coeval.analysis.measures.measure_tree import Measured
@@ -196,7 +196,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     first, second = ranks.order[:2]
     reported = ranks.difference(first, second)
     students = {name: scored(score, 28) for name, score in scores.items()}
-    said = " ".join(leader_tie_judges_sentences(students, ranks))
+    said = " ".join(leader_tie_and_judges_sentences(students, ranks))
     assert reported is not None
     assert not reported.significant
     low, high = reported.ci95
@@ -228,7 +228,7 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     assert reported is not None
     assert reported.difference > 0, "b is ahead where both were scored"
     students = {name: scored(score, 36) for name, score in scores.items()}
-    said = " ".join(leader_tie_judges_sentences(students, ranks))
+    said = " ".join(leader_tie_and_judges_sentences(students, ranks))
     assert f"are tied: on 26 shared items, b is ahead by {100 * reported.difference:.1f} " in said
 
 

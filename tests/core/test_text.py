@@ -25,7 +25,7 @@ from coeval.core.text import (
     placeholders,
     pluralize,
     shared_prefix_length,
-    split_answer_reasoning_unclosed,
+    split_reasoning,
 )
 
 json_values = st.recursive(
@@ -229,7 +229,7 @@ def test_numbers_beyond_reading_do_not_break_the_reply() -> None:
     ],
 )
 def test_split_reasoning(text: str, expected: tuple[str, str | None, bool]) -> None:
-    assert split_answer_reasoning_unclosed(text) == expected
+    assert split_reasoning(text) == expected
 
 
 def test_digest_tells_the_parts_apart() -> None:

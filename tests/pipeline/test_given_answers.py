@@ -14,7 +14,7 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval
-from coeval.analysis.measures.leaders import leader_tie_judges_sentences
+from coeval.analysis.measures.leaders import leader_tie_and_judges_sentences
 from coeval.analysis.measures.ranking import rank_students
 from coeval.analysis.measures.score_grid import read_score_grid
 from coeval.analysis.measures.student_measures import measure_students
@@ -483,6 +483,6 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     assert (mine.overall.missing, mine.by_task["again"].missing) == (0, 0)
     assert mine.bounds_by_task == {"sentiment": (0.75, 0.75)}
     assert (order.order, order.partial) == (("both", "prod-v7"), ("prod-v7",))
-    [said, *_] = leader_tie_judges_sentences(measured, order)
+    [said, *_] = leader_tie_and_judges_sentences(measured, order)
     assert said.startswith("both (50.0) and prod-v7 (75.0) are tied")
     reader.close()

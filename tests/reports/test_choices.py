@@ -33,7 +33,7 @@ from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import open_folder_report
 from coeval.reports.site.page import encode_choice_json
-from coeval.reports.site.report_file import write_report_measures_return_notes
+from coeval.reports.site.report_file import write_report_and_measures
 from coeval.store.rundir import RunDir
 
 DEFAULT: dict[str, Any] = {"second": {"rubric": {"style": "It reads well.", "depth": "It goes deep."}}}
@@ -74,7 +74,7 @@ def run_of(folder: Path, own: dict[str, Any]) -> Lab:
 @pytest.fixture(scope="module", params=[DEFAULT, MIXED], ids=["judged", "mixed"])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     made = run_of(tmp_path_factory.mktemp("choices"), request.param)
-    write_report_measures_return_notes(made.path, made.path)
+    write_report_and_measures(made.path, made.path)
     return made
 
 

@@ -21,7 +21,7 @@ from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, forest_plot, heat_m
 from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Picture, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.site.page import make_page
-from coeval.reports.site.report_file import write_report_measures_return_notes
+from coeval.reports.site.report_file import write_report_and_measures
 from coeval.reports.view.view_app import render_view_page
 
 SCRIPT = "</script><script>window.hacked=1</script>"
@@ -77,7 +77,7 @@ def test_a_model_may_bear_a_name_that_every_object_has(browser: Browser, tmp_pat
     for n in range(1, 4):
         for student in ("ann", "constructor") if n > 1 else ("ann",):
             run.judged(n, student, "j1", {"toString": "High"})
-    write_report_measures_return_notes(run.folder, run.folder)
+    write_report_and_measures(run.folder, run.folder)
     seen = opened(browser, run.folder / "report.html", "#items?student=constructor&student=ann")
     rows = seen.page.locator("#items-body table.rows")
     rows.wait_for()
@@ -94,7 +94,7 @@ def test_a_list_cuts_no_name_and_no_id(browser: Browser, tmp_path: Path) -> None
     for n in range(1, 4):
         for student in (f"a-laboratory-Qwen2.5-{size}B-Instruct-Turbo-of-November" for size in (7, 72)):
             run.judged(n, student, "j1", {"plot": LEVELS[n % 3]})
-    write_report_measures_return_notes(run.folder, tmp_path)
+    write_report_and_measures(run.folder, tmp_path)
     for width in (390, 1440):
         seen = opened(browser, tmp_path / "report.html", "#items", viewport={"width": width, "height": 900})
         seen.page.locator("table.rows tbody tr").first.wait_for()
@@ -174,7 +174,7 @@ def walk_and_read(page: Page) -> None:
 
 @pytest.mark.system
 def test_a_report_leads_from_its_numbers_to_items(browser: Browser, hostile: Path, tmp_path: Path) -> None:
-    write_report_measures_return_notes(hostile, tmp_path)
+    write_report_and_measures(hostile, tmp_path)
     seen = opened(browser, tmp_path / "report.html", "#items")
     page = seen.page
     page.locator(".items table.rows").wait_for()

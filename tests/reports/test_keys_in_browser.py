@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 from reports.browser import draw_all, nothing_serious, opened, until
 from written_run import Run
 
-from coeval.reports.site.report_file import write_report_measures_return_notes
+from coeval.reports.site.report_file import write_report_and_measures
 
 STUDENTS = ("ann", "ben", "cem")
 LEVELS = ("High", "Medium", "Low")
@@ -30,7 +30,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             run.response(n, student, response=text)
             run.evaluation(n, student, "j1", {"plot": level, "style": level})
             run.evaluation(n, student, "j2", {"plot": level, "style": "Medium"})
-    write_report_measures_return_notes(run.folder, folder)
+    write_report_and_measures(run.folder, folder)
     return folder / "report.html"
 
 

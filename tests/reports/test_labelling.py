@@ -15,7 +15,7 @@ from reports.browser import opened, until
 from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run
 
-from coeval.reports.site.report_file import write_report_measures_return_notes
+from coeval.reports.site.report_file import write_report_and_measures
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 SCRIPT = "</script><script>window.hacked=1</script>"
@@ -139,7 +139,7 @@ def test_sixty_items_are_labelled_by_keys_and_the_page_shows_both_scales(
         seen.leave()
     with viewing(folder, "--by", "anna", folder=tmp_path, command="label") as server:
         assert server.ask("/api/label").value["done"] == total, "the next start goes on from there"
-    write_report_measures_return_notes(folder, tmp_path)
+    write_report_and_measures(folder, tmp_path)
     seen = opened(browser, tmp_path / "report.html", "#by-people")
     rows = seen.page.locator('table[data-table="people"] tbody tr').all_inner_texts()
     students = [row for row in rows if row.startswith("all factors")]

@@ -21,7 +21,7 @@ from coeval.core.plain import escape_line
 from coeval.reports.content import Alert, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site import report_file
 from coeval.reports.site.page import make_page
-from coeval.reports.site.report_file import LARGEST, write_report_measures_return_notes
+from coeval.reports.site.report_file import LARGEST, write_report_and_measures
 from perf.analysis import FACTORS, JUDGES, STUDENTS, write_judged_run
 
 SCRIPT = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
@@ -43,7 +43,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     first, second, *rest = [json.loads(line) for line in answers.read_text().splitlines()]
     lines = [{**first, "response": "\n".join(HOSTILE)}, {**second, "response": LONG}, *rest]
     answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    write_report_measures_return_notes(made.path, made.folder / "report")
+    write_report_and_measures(made.path, made.folder / "report")
     return made
 
 
@@ -136,7 +136,7 @@ def test_names_that_no_script_may_hold_are_drawn_and_filtered(browser: Browser, 
             for judge in (names[0], "j2"):
                 level = ("High", "Medium", "Low")[min(2, (n + place) % (place + 2))]
                 run.judged(n, student, judge, {"plot": level, "sty\u2028le": "High"})
-    write_report_measures_return_notes(run.folder, tmp_path / "report")
+    write_report_and_measures(run.folder, tmp_path / "report")
     seen = opened(browser, tmp_path / "report" / "report.html")
     for address in ("", "#leads?judge=j2"):
         seen.page.goto(f"{(tmp_path / 'report' / 'report.html').as_uri()}{address}")
@@ -222,7 +222,7 @@ def test_a_name_of_200_characters_is_cut_in_the_forest(browser: Browser, tmp_pat
     for n in range(1, 4):
         run.judged(n, long, "judge", {"plot": "High"})
         run.judged(n, "short", "judge", {"plot": "Low"})
-    write_report_measures_return_notes(run.folder, tmp_path / "report")
+    write_report_and_measures(run.folder, tmp_path / "report")
     seen = opened(browser, tmp_path / "report" / "report.html", viewport={"width": width, "height": 900})
     forest = seen.page.locator(".forest")
     assert long.removeprefix("org/") in str(forest.locator("tbody th").first.get_attribute("title"))
@@ -392,7 +392,7 @@ EVALUATIONS = 10_000
 @pytest.mark.process
 def test_a_page_of_ten_thousand_evaluations_can_be_mailed(tmp_path: Path) -> None:
     write_judged_run(tmp_path / "run", EVALUATIONS // STUDENTS // JUDGES)
-    write_report_measures_return_notes(tmp_path / "run", tmp_path)
+    write_report_and_measures(tmp_path / "run", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"{EVALUATIONS * FACTORS:,} scores" in page
     assert len(page.encode()) <= LARGEST
@@ -403,11 +403,11 @@ def test_choices_leave_room_for_items_and_say_how_many_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_judged_run(tmp_path / "run", 40)
-    write_report_measures_return_notes(tmp_path / "run", tmp_path)
+    write_report_and_measures(tmp_path / "run", tmp_path)
     whole = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "For combinations, run <code>coeval view</code>" in whole
     monkeypatch.setattr(report_file, "LARGEST", len(whole.encode()) - 30_000)
-    write_report_measures_return_notes(tmp_path / "run", tmp_path)
+    write_report_and_measures(tmp_path / "run", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     held, offered = page.count('id="data-choice-'), whole.count('id="data-choice-')
     assert 0 < held < offered

@@ -15,7 +15,7 @@ from written_run import Run
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site.page import make_page
-from coeval.reports.site.report_file import write_report_measures_return_notes
+from coeval.reports.site.report_file import write_report_and_measures
 
 MANY = 2_500
 HOSTILE = "=1+1"
@@ -200,7 +200,7 @@ def test_a_filter_keeps_the_order_that_was_asked_for(browser: Browser, tmp_path:
             for judge in ("j1", "j2"):
                 level = ("High", "Medium", "Low")[place if judge == "j1" else 2 - place]
                 run.judged(n, student, judge, {"plot": level})
-    write_report_measures_return_notes(run.folder, tmp_path)
+    write_report_and_measures(run.folder, tmp_path)
     seen = opened(browser, tmp_path / "report.html")
     page = seen.page
     page.get_by_role("button", name="Score", exact=True).first.click()

@@ -95,10 +95,10 @@ class Run:
         (default: the run's folder); return the page's path. Raises UsageError: the folder is not a run;
         StoreError: it cannot be read, or the page not be written."""
         require_address_space_for_results()
-        from coeval.reports.site.report_file import PAGE, write_report_measures_return_notes
+        from coeval.reports.site.report_file import PAGE, write_report_and_measures
 
         folder = self.path if out is None else Path(out)
-        write_report_measures_return_notes(self.path, folder)
+        write_report_and_measures(self.path, folder)
         return folder / PAGE
 
     def table(self, name: str) -> DuckDBPyRelation:

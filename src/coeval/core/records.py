@@ -482,9 +482,9 @@ def parent_id(key: str) -> str:
     return key.rpartition(SEPARATOR)[0]
 
 
-def strip_names(key: str, names: int) -> str:
-    """Return the item's part of an id that ends in so many ``names``."""
-    return key.rsplit(SEPARATOR, names)[0]
+def strip_names(key: str, name_count: int) -> str:
+    """Return the item's part of an id that ends in so many names."""
+    return key.rsplit(SEPARATOR, name_count)[0]
 
 
 def student_or_judge_of(key: str) -> str:

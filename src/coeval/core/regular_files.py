@@ -48,14 +48,14 @@ def find_small_files(words: Iterable[str]) -> list[Path]:
     return [file for file in files if file.stat().st_size <= _LARGEST_SCRIPT]
 
 
-def file_kind(mode: int) -> str | None:
+def irregular_file_kind(mode: int) -> str | None:
     """Name the kind of a file's ``st_mode``; None for a regular file."""
     return _KINDS.get(stat.S_IFMT(mode))
 
 
 def require_regular_file(descriptor: int, path: str | Path) -> None:
     """Raise OSError unless the open file is regular, or a pipe that the process was given."""
-    kind = file_kind(os.fstat(descriptor).st_mode)
+    kind = irregular_file_kind(os.fstat(descriptor).st_mode)
     if kind is not None and not (kind == "a pipe" and str(path).startswith(_OURS)):
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
 

@@ -265,7 +265,7 @@ _FINAL = re.compile(r"\s*final\b")  # `final <|constrain|>json` where a schema w
 _BARE_CHANNELS = re.compile(r"\s*(?:assistant)?analysis(.*?)assistantfinal(.*)", re.DOTALL)
 
 
-def split_answer_reasoning_unclosed(text: str, *, unopened: bool = True) -> tuple[str, str | None, bool]:
+def split_reasoning(text: str, *, unopened: bool = True) -> tuple[str, str | None, bool]:
     """Split off the thinking that a text begins with: ``(answer, reasoning, unclosed)``.
 
     Further blocks count that begin a line outside of fenced code. ``unopened``: a bare ``…</think>`` prefix

@@ -16,7 +16,7 @@ from coeval.analysis.training.sweep_comparison import compare_checkpoints
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.core.text import digest, join_names
 from coeval.exchange.exporting import open_export
-from coeval.reports.site.report_file import write_report_measures_return_notes
+from coeval.reports.site.report_file import write_report_and_measures
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
 from coeval.store.output_folder import is_sweep, list_output_tasks
@@ -84,7 +84,7 @@ class TrackedFolder:
     def write_page_and_figures(self, out: Path) -> list[Path]:
         """Write the page and the figures as JSON; return the files."""
         if not self._steps:
-            write_report_measures_return_notes(self._folder, out)
+            write_report_and_measures(self._folder, out)
             return sorted(out.iterdir())
         runs = read_training_curves({self._folder.name: self._folder})
         write_sweep_page(runs, compare_checkpoints(runs), out / PAGE)

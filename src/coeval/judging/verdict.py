@@ -23,7 +23,7 @@ from coeval.core.text import (
     every_json,
     extract_json,
     normalize_name,
-    split_answer_reasoning_unclosed,
+    split_reasoning,
 )
 
 # --- Contradictory statements in a reply
@@ -367,7 +367,7 @@ def is_lost_in_reasoning(completion: Completion) -> bool:
     """Check whether a reply ended before its answer began."""
     if completion.text.strip():
         return False
-    is_unclosed = split_answer_reasoning_unclosed("".join(token.token for token in completion.logprobs))[2]
+    is_unclosed = split_reasoning("".join(token.token for token in completion.logprobs))[2]
     return completion.reasoning is not None or is_unclosed
 
 
@@ -388,7 +388,7 @@ def _find_first_answer_token(completion: Completion) -> TokenLogprob:
     spelled = "".join(token.token for token in tokens)
     start = spelled.rfind(completion.text.strip())
     if start < 0:  # tokens that spell their blanks in marks, or bytes in escapes
-        start = len(spelled) - len(split_answer_reasoning_unclosed(spelled)[0])
+        start = len(spelled) - len(split_reasoning(spelled)[0])
     position = 0
     for token in tokens:
         position += len(token.token)

@@ -235,7 +235,7 @@ def description_report(described: DescribedExperiment) -> Report:
         kind="description",
         title=config.experiment.id,
         facts=tuple(_list_facts(described)),
-        lead=tuple(_size_gaps_estimate_warnings(described, values)),
+        lead=tuple(_overview_sentences(described, values)),
         sections=sections,
         alerts=(Alert(warning_to_sentence(SIMULATED)),) if simulated else (),
         labels=_short_model_names(described),
@@ -260,7 +260,7 @@ def _list_facts(described: DescribedExperiment) -> Iterator[str]:
     yield format_duration(estimate.hours)
 
 
-def _size_gaps_estimate_warnings(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
+def _overview_sentences(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     """Yield the size of the run, what is missing of it or of its design, its estimate, and the warnings."""
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)

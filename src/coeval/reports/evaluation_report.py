@@ -65,7 +65,7 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     models = list(dict.fromkeys(metric.model for metric in results.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in results.metrics))
     first = _first_known_metric_by_model_and_task(results.metrics)
-    lead = tuple(islice(_best_models_first_finding(first, measures), _MOST_SENTENCES))
+    lead = tuple(islice(_best_models_and_finding_sentences(first, measures), _MOST_SENTENCES))
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
@@ -109,7 +109,9 @@ _MOST_SENTENCES, _MOST_ALERTS = 3, 2
 _MOST_TASKS = 3
 
 
-def _best_models_first_finding(first: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[Sentence]:
+def _best_models_and_finding_sentences(
+    first: Sequence[MetricScore], measures: OutputMeasures
+) -> Iterator[Sentence]:
     """Yield a single model's scores, or the best model of each task, then the first finding on judges."""
     if not first:
         return

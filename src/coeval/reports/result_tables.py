@@ -471,7 +471,9 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
     """Read a run's scores, labels, samples, comparisons and human labels."""
     measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
-    leads = leaders.leader_tie_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    leads = (
+        leaders.leader_tie_and_judges_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    )
     return Results(
         students=student_overall_and_task_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),

@@ -21,7 +21,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.core.records import Usage
 from coeval.core.redaction import REDACTED, Redactor
-from coeval.core.regular_files import file_kind
+from coeval.core.regular_files import irregular_file_kind
 from coeval.core.shown_url import HIDDEN, hide_url_secrets, is_credential_name, mask_url
 from coeval.store.jsonl import (
     read_json,
@@ -153,7 +153,7 @@ def _require_file_or_inside_link(entry: os.DirEntry[str], root: Path) -> None:
                 "put a copy in its place"
             )
     elif not entry.is_file() and not entry.is_dir():
-        kind = file_kind(entry.stat(follow_symlinks=False).st_mode)
+        kind = irregular_file_kind(entry.stat(follow_symlinks=False).st_mode)
         raise StoreError(f"{entry.path} is {kind}, not a file; take it away")
 
 

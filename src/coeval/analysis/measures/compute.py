@@ -243,7 +243,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         list(_agreement_or_reason(measures.judges, kappa, only_one=ranks.one_judge)) if ranks.order else []
     )
     bare = not ranks.order and (labels or compared is not None)
-    leads = () if bare else tuple(leaders.leader_tie_judges_sentences(students, ranks, grid.looks))
+    leads = () if bare else tuple(leaders.leader_tie_and_judges_sentences(students, ranks, grid.looks))
     rows = student_overall_and_task_rows(measures, reader.planned)
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", strength_and_bias_sentences(compared) if compared is not None else ()),

@@ -37,7 +37,7 @@ _LEAST_GAP, _MOST_TIMES = 0.001, 20
 _MOST_LABELS = 3
 
 
-def leader_tie_judges_sentences(
+def leader_tie_and_judges_sentences(
     students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those
@@ -227,7 +227,7 @@ def contradicts_order(first: str, second: str, gap: PairDifference) -> bool:
 def opening_sentences(measures: RunMeasures, looks: Looks | None) -> list[str]:
     """Return at most three sentences that open a page: on scores, else on comparisons or labels."""
     if measures.ranking.order or not (measures.labels or measures.pairs):
-        sentences = leader_tie_judges_sentences(measures.students, measures.ranking, looks)
+        sentences = leader_tie_and_judges_sentences(measures.students, measures.ranking, looks)
     elif measures.pairs is not None:
         sentences = strength_and_bias_sentences(measures.pairs)
     else:

@@ -69,7 +69,7 @@ class TaskDesign(NamedTuple):
         return self.factors - self.checks
 
     @property
-    def scores(self) -> int:
+    def score_count(self) -> int:
         """Return how many scores a complete answer has."""
         return len(self.judges) * len(self.judged_factors) + len(self.factors & self.checks)
 
@@ -144,7 +144,7 @@ class ScoreGrid(NamedTuple):
     @property
     def scores_due(self) -> NDArray[np.int64]:
         """Return how many scores an answer to each item is to have, (I,)."""
-        return np.array([design.scores for design in self.designs], np.int64)[self.items.task]
+        return np.array([design.score_count for design in self.designs], np.int64)[self.items.task]
 
     @property
     def answer(self) -> Codes:

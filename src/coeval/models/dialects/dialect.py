@@ -27,7 +27,7 @@ from coeval.core import errors, foreign
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, Schema, TokenLogprob, Usage
 from coeval.core.redaction import PART, Redactor
-from coeval.core.text import split_answer_reasoning_unclosed
+from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
 from coeval.models.transport.connection import HttpReply
 
@@ -184,7 +184,7 @@ def split_off_reasoning(completion: Completion) -> Completion:
     """Move reasoning at the beginning of the text to ``reasoning``. If the host separated some already, a
     lone closing tag is part of the answer."""
     separate = completion.reasoning
-    text, reasoning, unclosed = split_answer_reasoning_unclosed(completion.text, unopened=separate is None)
+    text, reasoning, unclosed = split_reasoning(completion.text, unopened=separate is None)
     if reasoning is None and text == completion.text:
         return completion
     reasoning = "\n".join(filter(None, (separate, reasoning))) or None

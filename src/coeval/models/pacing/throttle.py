@@ -22,7 +22,7 @@ from tempfile import gettempdir
 
 from coeval.core.errors import UsageError
 from coeval.core.model import is_private_address
-from coeval.core.regular_files import file_kind
+from coeval.core.regular_files import irregular_file_kind
 
 if sys.platform != "win32":
     import fcntl
@@ -59,7 +59,7 @@ def replace_shared_time(path: Path, change: Callable[[float], float]) -> None:
 
 def _explain_unusable(status: os.stat_result) -> str | None:
     """Return why a file is not one of ours, or None; somebody may have replaced it."""
-    if (kind := file_kind(status.st_mode)) is not None:
+    if (kind := irregular_file_kind(status.st_mode)) is not None:
         return f"it is {kind}, not a file"
     if status.st_uid != os.geteuid():
         return "it is another user's"

@@ -77,7 +77,7 @@ class ResponseWork(ModelWork[records.Response]):
 
     @property
     def weight(self) -> int:
-        return self.setup.answer_and_followers
+        return self.setup.records_per_response
 
     def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.prepared.values)
@@ -311,7 +311,7 @@ class ItemWork(ModelWork[records.Datapoint]):
 
     @property
     def weight(self) -> int:
-        return 1 + sum(student.samples for student in self.setup.students) * self.setup.answer_and_followers
+        return 1 + sum(student.samples for student in self.setup.students) * self.setup.records_per_response
 
     def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.sample.prompt_variables, BENCHMARK_ITEM)

@@ -131,7 +131,7 @@ class TaskSetup:
             yield from (f"{prefix}{sentence}" for sentence in describe_coverage_shortfall(self.space, total))
 
     @property
-    def answer_and_followers(self) -> int:
+    def records_per_response(self) -> int:
         """Return how many records one response may lead to, itself included."""
         judgments = len(self.judges)
         if self.pairs is not None:  # a comparison comes of two answers

@@ -208,7 +208,7 @@ def _write_items_unless_same(
             _refuse_flawed_or_empty_table(harvest, options, items)
             file.flush()
             if exists_already:
-                _refuse_same_or_other_items(target, Path(file.name), options)
+                _refuse_same_or_unreplaced_items(target, Path(file.name), options)
                 replaced = move_to_replaced(target.folder, [target.path])
     except _SameAsBefore:
         return _make_outcome(harvest, options, items)._replace(same=True)
@@ -222,7 +222,7 @@ class _SameAsBefore(Exception):
     """The target holds these very items already, so nothing is written."""
 
 
-def _refuse_same_or_other_items(target: IngestTarget, aside: Path, options: IngestOptions) -> None:
+def _refuse_same_or_unreplaced_items(target: IngestTarget, aside: Path, options: IngestOptions) -> None:
     if filecmp.cmp(target.path, aside, shallow=False):
         raise _SameAsBefore
     if not options.replace:

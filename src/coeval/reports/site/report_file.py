@@ -33,7 +33,7 @@ ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 40_000
 _ITEM_OVERHEAD, _CHOICE_OVERHEAD = 20_000, 60
 
 
-def write_report_measures_return_notes(folder: Path, out: Path) -> tuple[str, ...]:
+def write_report_and_measures(folder: Path, out: Path) -> tuple[str, ...]:
     """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder; return the
     notes.
 
@@ -47,7 +47,7 @@ def write_report_measures_return_notes(folder: Path, out: Path) -> tuple[str, ..
 
 
 def write_report_page(folder_report: FolderReport, reader: Reader, out_folder: Path) -> None:
-    """Write a folder's report with its items into ``out``; raises as `write_report_measures_return_notes`."""
+    """Write a folder's report with its items into ``out``; raises as `write_report_and_measures`."""
     browser = ItemBrowser(reader)
     folder_report.give_measures_to(browser)
     write_bytes_atomic(out_folder / PAGE, _make_page_within_limit(folder_report, browser))

@@ -60,12 +60,12 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
         if phase == "data_generation":
             paths += [path for path in supplied if path not in paths]
         for path in paths:
-            for record in _read_spaced_records(path, supplied.get(path)):
+            for record in _read_sampled_records(path, supplied.get(path)):
                 add_record_lengths(lengths, setups, phase, record, "record")
     return lengths
 
 
-def _read_spaced_records(path: Path, unwritten_lines: Sequence[bytes] | None) -> Iterator[LengthFields]:
+def _read_sampled_records(path: Path, unwritten_lines: Sequence[bytes] | None) -> Iterator[LengthFields]:
     """Read the records of a file, or those that it is to hold."""
     read = make_decoder(LengthFields)
     size = path.stat().st_size if unwritten_lines is None else sum(map(len, unwritten_lines))
