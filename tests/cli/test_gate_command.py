@@ -385,7 +385,7 @@ def test_reports_for_a_build(
             "gate.yaml:2  min_itmes  V-18  the key 'min_itmes' is unknown; did you",
         ),
         ("max_drop: 5\ntasks:\n  ifeval: {teir: 1}", "gate.yaml:3  tasks.ifeval.teir"),
-        ("max_drop: 5\ntasks:\n  ifeval: critcal", "gate.yaml:3  tasks.ifeval  V-20  'critcal' is none of"),
+        ("max_drop: 5\ntasks:\n  ifeval: critcal", "gate.yaml:3  tasks.ifeval  V-20  'critcal' is not one"),
     ],
 )
 def test_a_wrong_policy_is_refused_with_its_line(text: str, said: str, here: Path, coeval: Command) -> None:

@@ -320,7 +320,7 @@ def test_items_picked_by_hand_enter_no_estimate(run: Path, tmp_path: Path, coeva
     assert "labels picked by hand enter no estimate" in shown
     coeval("label", run, "--n", "24", "--sheet", sheet)
     assert sum(row["level"] == "Low" for row in rows_of(sheet)) == 2, "drawn by chance later, the level stays"
-    assert "2 of 24 labels that were drawn are given" in coeval("analyze", "calibration", run).out
+    assert "2 of 24 drawn labels are entered" in coeval("analyze", "calibration", run).out
 
 
 @pytest.mark.process

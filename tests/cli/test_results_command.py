@@ -323,7 +323,7 @@ def test_names_that_are_not_there_are_pointed_out(judged: Lab, coeval: Command) 
         (("--student", "bem"), "did you mean ben?"),
         (("--task", "haiku"), "there are quiz, story"),
         (("--id", "story__ann__99999"), "has this id"),
-        (("--worst", 1, "--disagreement"), "two orders"),
+        (("--worst", 1, "--disagreement"), "--worst and --disagreement exclude each other"),
     ):
         ended = coeval("show", "--run", judged.path, *flags)
         assert (ended.code, ended.out) == (1, "")

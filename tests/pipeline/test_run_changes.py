@@ -317,7 +317,7 @@ def test_scores_that_mix_two_configurations_say_so(tmp_path: Path) -> None:
     parameters(lab, 1, "judge", temperature=0.3)
     kept = lab.run(continue_run=True, changed="keep")
     assert kept.summary is not None
-    mixed = 'of another configuration, but counted: 6 evaluations; changed="redo" makes them again'
+    mixed = 'of another configuration, but counted: 6 evaluations; changed="redo" regenerates them'
     assert kept.summary.notes == [mixed]
     assert kept.results().notes == open_run(lab.path).results().notes == (mixed,)
     lab.settings["quota"] = {"ann": {"max_calls": 14}}  # 1 + 3 + 6 of the first start, and 4 more

@@ -127,7 +127,7 @@ def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
     [
         (("--judges", "a=DIR"), "give two judges or more"),
         (("--judges", "DIR"), "give a name and a folder"),
-        (("--judges", "a=DIR", "--judges", "a=DIR"), "the name a already names"),
+        (("--judges", "a=DIR", "--judges", "a=DIR"), "a already names"),
         (("--judges", "a=DIR", "--judges", "b=nowhere"), "there is no folder nowhere"),
         (("--judges", "a=DIR", "--judges", "b=DIR", "--tasks", "x"), "no two judges scored the same answers"),
         (("--judges", "a=DIR", "--judges", "b=DIR", "--out", "DIR"), "is a folder; name a file"),

@@ -115,7 +115,7 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     steps = [aggregate_checkpoint(step) for step in find_evaluated_steps(tmp_path, required_step=600)]
     run = build_training_run("a", tmp_path, steps, base=600)
     assert run.curves["ifeval"].first_better is None
-    assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
+    assert "nothing is compared with step 600, which no conclusion counts" in run.curves["ifeval"].notes
 
 
 @pytest.mark.process

@@ -10,8 +10,9 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
+from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +41,11 @@ def word_shingles(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(zip(words, words[1:], words[2:], strict=False))
 
 
-def jaccard_similarity(first: frozenset[tuple[str, ...]], second: frozenset[tuple[str, ...]]) -> float:
+def jaccard_similarity(first: Set[Any], second: Set[Any]) -> float:
     """Return the Jaccard similarity (1901): shared shingles / all; 1 where both sets are empty."""
-    whole = len(first | second)
-    return len(first & second) / whole if whole else 1.0
+    shared = len(first & second)
+    whole = len(first) + len(second) - shared
+    return shared / whole if whole else 1.0
 
 
 def mean_prompt_similarity(prompts: Sequence[str], seed: int = 0) -> Resemblance:
@@ -99,17 +101,21 @@ def find_earlier_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """
     if len(prompts) < 2:
         return []
-    template = _common_shingles(prompts)
     best = {at: NearDuplicate(at, first, 1.0) for at, first in _find_repeated_texts(prompts)}
     prompts_by_shingle: defaultdict[int, list[int]] = defaultdict(list)
-    for at, shingles in enumerate(_rank_shingles(prompts, template)):
+    ranked = _rank_shingles(prompts, _common_shingles(prompts))
+
+    @lru_cache(4096)
+    def shingles_at(place: int) -> frozenset[int]:
+        return frozenset(ranked[place].tolist())
+
+    for at, shingles in enumerate(ranked):
         if at in best:
             continue  # what resembles it resembles the first of its text
         rarest = shingles[: int(len(shingles) * (1 - SIMILAR)) + 1].tolist()
         others = {other for shingle in rarest for other in prompts_by_shingle[shingle]}
-        own = word_shingles(prompts[at]) - template if others else frozenset[tuple[str, ...]]()
         twins = [
-            NearDuplicate(at, other, jaccard_similarity(own, word_shingles(prompts[other]) - template))
+            NearDuplicate(at, other, jaccard_similarity(shingles_at(at), shingles_at(other)))
             for other in others
         ]
         if alike := [twin for twin in twins if twin.similarity >= SIMILAR]:
