@@ -26,7 +26,7 @@ def test_connections_that_break_while_others_succeed_are_too_many(endpoint: Endp
     crowded = []
     for n in range(10):
         endpoint.record_success(n / 10)
-        crowded.append(endpoint.record_lost_connection_and_check_crowding(n / 10, n / 10 + 0.01))
+        crowded.append(endpoint.record_disconnect_and_check_crowding(n / 10, n / 10 + 0.01))
     assert crowded[-1]
     assert endpoint.down_s == 0
 
@@ -36,7 +36,7 @@ def test_a_connection_that_breaks_once_in_a_while_is_not_the_hosts_word(endpoint
     for n in range(2_000):
         endpoint.record_success(n / 10)
         if n % 50 == 0:
-            crowded.append(endpoint.record_lost_connection_and_check_crowding(n / 10, n / 10 + 0.01))
+            crowded.append(endpoint.record_disconnect_and_check_crowding(n / 10, n / 10 + 0.01))
     assert not any(crowded)
 
 
@@ -46,7 +46,7 @@ def test_connections_refused_while_others_are_held_are_too_many_though_none_has_
     """Eight answers of a minute each: for that minute nothing succeeds, and the host is not down."""
     for _ in range(8):
         endpoint.add_in_flight(0.0, CALL)
-    crowded = [endpoint.record_lost_connection_and_check_crowding(float(n), n + 0.01) for n in range(3, 60)]
+    crowded = [endpoint.record_disconnect_and_check_crowding(float(n), n + 0.01) for n in range(3, 60)]
     assert crowded[-1]
     assert endpoint.down_s == 0
 
@@ -56,7 +56,7 @@ def test_connections_refused_and_nothing_else_are_an_outage(endpoint: Endpoint) 
         together = [endpoint.add_in_flight(float(n), CALL) for _ in range(8)]
         for number in together:
             endpoint.remove_in_flight(number)
-            assert not endpoint.record_lost_connection_and_check_crowding(float(n), n + 0.9)
+            assert not endpoint.record_disconnect_and_check_crowding(float(n), n + 0.9)
     assert endpoint.is_down
 
 
@@ -65,7 +65,7 @@ def test_a_host_that_dies_is_down_half_a_minute_later(endpoint: Endpoint) -> Non
     now = 100.0
     while not endpoint.is_down:
         now += 0.5
-        endpoint.record_lost_connection_and_check_crowding(now, now + 0.01)
+        endpoint.record_disconnect_and_check_crowding(now, now + 0.01)
     assert now == pytest.approx(100 + OUTAGE_AFTER_S, abs=2)
 
 
@@ -81,11 +81,11 @@ def test_a_host_that_dies_is_down_half_a_minute_later(endpoint: Endpoint) -> Non
 )
 def test_a_server_of_this_machine_is_waited_for_longer(url: str, wait_s: float) -> None:
     endpoint = Endpoint(url, None, Limiter())
-    endpoint.record_lost_connection_and_check_crowding(0.0, 0.1, away=True)
-    endpoint.record_lost_connection_and_check_crowding(wait_s - 2, wait_s - 1, away=True)
+    endpoint.record_disconnect_and_check_crowding(0.0, 0.1, away=True)
+    endpoint.record_disconnect_and_check_crowding(wait_s - 2, wait_s - 1, away=True)
     assert endpoint.is_awaited
     assert not endpoint.is_down
-    endpoint.record_lost_connection_and_check_crowding(wait_s, wait_s + 1, away=True)
+    endpoint.record_disconnect_and_check_crowding(wait_s, wait_s + 1, away=True)
     assert endpoint.is_down
 
 

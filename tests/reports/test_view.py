@@ -20,7 +20,7 @@ from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
 
 from coeval.core.shown_names import ShownNames
-from coeval.reports.view.viewed_folder import GrowthRate, _find_best_by_any, read_summary
+from coeval.reports.view.viewed_folder import GrowthRate, _find_best_by_any_measure, read_summary
 
 ITEM = "haiku__t.1__00002"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -368,7 +368,9 @@ def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
     """Not the highest mean: that of a student of some tasks only is over others."""
     whole = {"student": "ann", "task": None, "score": 0.6, "low": 0.5, "high": 0.7}
     partial = {"student": "ben", "task": None, "score": 0.9, "low": 0.8, "high": 1.0}
-    found = _find_best_by_any({"pairs": [], "labels": [], "metrics": []}, [whole, partial], ShownNames({}))
+    found = _find_best_by_any_measure(
+        {"pairs": [], "labels": [], "metrics": []}, [whole, partial], ShownNames({})
+    )
     assert found is not None
     assert (found.name, found.tasks) == ("ann", 0)
     heads = [
@@ -379,7 +381,7 @@ def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
             ("other", "share", 0.0),
         )
     ]
-    of_tasks = _find_best_by_any({"pairs": [], "labels": [], "metrics": heads}, [], ShownNames({}))
+    of_tasks = _find_best_by_any_measure({"pairs": [], "labels": [], "metrics": heads}, [], ShownNames({}))
     assert of_tasks is not None
     assert (of_tasks.score, of_tasks.what, of_tasks.tasks) == (0.75, "mean of 2 tasks", 2)
 

@@ -73,7 +73,7 @@ def is_contradicted(text: str, key: str) -> bool:
     return any(type(value) is not type(values[0]) or value != values[0] for value in values[1:])
 
 
-def find_levels_given_to_any_key(text: str, scale: RubricScale) -> set[str]:
+def find_levels_under_any_key(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
     words = re.findall(_assigned_level_pattern(scale), _REASON.sub("", text), re.IGNORECASE)
     return _match_levels(words, scale)
@@ -276,7 +276,7 @@ def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> StatedVerdic
     word too. Raises Unparsable: the reply is anything else."""
     if (level := _parse_bare_level(text, scale)) is not None:
         return StatedVerdict(level, "")
-    if ("{" in text or "[" in text) and len(find_levels_given_to_any_key(text, scale)) < 2:
+    if ("{" in text or "[" in text) and len(find_levels_under_any_key(text, scale)) < 2:
         with suppress(Unparsable):
             if (stated := _parse_single_json_level(extract_json(text).value, scale)) is not None:
                 return stated

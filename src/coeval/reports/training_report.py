@@ -230,7 +230,7 @@ def training_report(
             pluralize(len(tasks), "task"),
             *_describe_cost(runs),
         ),
-        lead=tuple(_checkpoint_to_ship_and_findings(comparison))[:_MOST_SENTENCES]
+        lead=tuple(_shipping_and_finding_sentences(comparison))[:_MOST_SENTENCES]
         or (Sentence("No checkpoints can be compared yet."),),
         sections=(
             *([shipping_section(comparison, labels, with_items)] if comparison.choices else []),
@@ -265,7 +265,7 @@ def _describe_cost(runs: Sequence[TrainingRun]) -> Iterator[str]:
         yield escape_line(str(reported))
 
 
-def _checkpoint_to_ship_and_findings(comparison: SweepComparison) -> Iterator[Sentence]:
+def _shipping_and_finding_sentences(comparison: SweepComparison) -> Iterator[Sentence]:
     """Yield which checkpoint to ship, then the other findings."""
     of_runs = {run_difference_sentence(rows) for rows in comparison.differences_by_runs_and_task()}
     below = "last-table" if comparison.changes else "ship-table"
@@ -410,7 +410,7 @@ class _LineEnds(NamedTuple):
 def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
     """Draw the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
     mark. ``title`` is that of the axis."""
-    lines = _find_line_ends_and_name_heights(table, _HEIGHT)
+    lines = _place_line_ends(table, _HEIGHT)
     layers = _curve_layers(runs, lines, title, next(iter(lines.ends.values()), None))
     return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
@@ -418,7 +418,7 @@ def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """Draw a small plot for each task, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": short_name_expression(tasks, 40), "labelLimit": 0}
-    layers = _curve_layers(runs, _find_line_ends_and_name_heights(table, _CELL["height"]))
+    layers = _curve_layers(runs, _place_line_ends(table, _CELL["height"]))
     return {
         "data": {"name": table.name},
         "transform": [*_POINTS],
@@ -429,7 +429,7 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
     }
 
 
-def _find_line_ends_and_name_heights(table: ReportTable, height: float) -> _LineEnds:
+def _place_line_ends(table: ReportTable, height: float) -> _LineEnds:
     """Compute where lines end, and where their names go without touching."""
     rows = [row for row in table.to_flat_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
@@ -507,7 +507,7 @@ def _curve_layers(
         make_layer("point", point | {"opacity": fill_opacity("datum.comparable")}, filled=True),
     ]
     if len(runs) > 1:
-        step, name_position = _last_step_and_name_height_expressions(lines, runs)
+        step, name_position = _line_end_expressions(lines, runs)
         name_text = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
         ended = (
             *add_columns(end=step, name_at=name_position),
@@ -535,7 +535,7 @@ def _line_and_mark_channels(runs: Sequence[str], legend: Spec | None) -> tuple[S
     return {"strokeDash": by_run("N", _DASHES)}, marked
 
 
-def _last_step_and_name_height_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
+def _line_end_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Return expressions of a row's line: its last step, and the height of its name."""
     tasks = list(lines.ends)
     keys = [(task, escape_line(run)) for task in tasks for run in runs]

@@ -54,7 +54,7 @@ def list_incomparable_reasons(
     return (*first, *common, *(scored.reasons if scored is not None else ()))
 
 
-def count_dropped(records: Iterable[Kept]) -> Counter[str]:
+def count_dropped_by_parameter(records: Iterable[Kept]) -> Counter[str]:
     """Count good records by the sampling parameter that the host refused."""
     return Counter(name for record in records if is_good(record) for name in record.dropped)
 
@@ -91,7 +91,7 @@ def _record_reasons(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
     }
     for kind, records in records_by_kind.items():
         good = sum(map(is_good, records))
-        for name, count in sorted(count_dropped(records).items()):
+        for name, count in sorted(count_dropped_by_parameter(records).items()):
             if name != "seed":  # no benchmark prescribes one
                 yield f"the host refused {name}: {count:,} of {good:,} {kind} were made without it"
     yield from (served.came_from_clause for served in _find_stand_ins_and_mixtures(task_run) if served.others)
@@ -293,7 +293,7 @@ def _sum_usage(model: str, sampling: dict[str, Any], recipe: Recipe, records: Se
     calls = sum(record.attempts for record in records)
     usages = (record.usage for record in records if record.usage is not None)
     used = sum(usages, start=Usage(cost_usd=0.0))
-    dropped = count_dropped(records)
+    dropped = count_dropped_by_parameter(records)
     sent = {name: value for name, value in sampling.items() if name not in dropped}
     cost_usd = used.cost_usd if calls else None
     return Requested(

@@ -131,7 +131,7 @@ def _score_requests() -> NoReturn:
     if isinstance(check, PythonCheck):
         sys.addaudithook(_refuse_processes)
     read = make_decoder(CheckedAnswer)
-    _write_reply(replies, _score_or_explain(0, partial(_load_and_pass, check)))
+    _write_reply(replies, _score_or_explain(0, partial(_confirm_check_loads, check)))
     for number, line in enumerate(requests, 1):
         os.ftruncate(2, 0)
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -155,7 +155,7 @@ def _refuse_processes(event: str, _: object) -> None:
         raise PermissionError("a python check may not start or signal processes; use a command check")
 
 
-def _load_and_pass(check: RubricCheck) -> CheckScore:
+def _confirm_check_loads(check: RubricCheck) -> CheckScore:
     if isinstance(check, PythonCheck):
         check.load()
     return PASSED

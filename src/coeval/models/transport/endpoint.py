@@ -234,9 +234,7 @@ class Endpoint:
             self.limiter.forget_refusals()
             self.wake_retries()
 
-    def record_lost_connection_and_check_crowding(
-        self, sent_at: float, now: float, *, away: bool = False
-    ) -> bool:
+    def record_disconnect_and_check_crowding(self, sent_at: float, now: float, *, away: bool = False) -> bool:
         """Record a lost or refused (``away``) connection; return True if there are too many."""
         self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
         if self._has_recent_success(sent_at, now) or self._has_older_request(sent_at):

@@ -330,7 +330,7 @@ class Http:
         if isinstance(error, errors.RequestTimeout):
             self._record_timeout(endpoint, sent_at)
         elif isinstance(error, errors.ConnectionFailed):
-            crowded = endpoint.record_lost_connection_and_check_crowding(sent_at, self._clock(), away=away)
+            crowded = endpoint.record_disconnect_and_check_crowding(sent_at, self._clock(), away=away)
             if crowded:
                 endpoint.limiter.record_refusal(sent_at)
         return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
@@ -373,14 +373,14 @@ class Http:
         advice = read_retry_advice(reply.headers)
         again = advice if advice is not None else error.retryable and error.retry_advised
         wait_s = error.retry_after_s
-        if again and (pointless := self._record_refusal_and_explain_pointless(exchange, error)):
+        if again and (pointless := self._record_refusal_and_explain_end(exchange, error)):
             error.retry_advised = again = False
             error.args = (f"{error}; {pointless}",)
         if again and wait_s and error.status in _OVERLOADED:
             endpoint.limiter.hold(wait_s)  # the whole host is unavailable until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
-    def _record_refusal_and_explain_pointless(self, exchange: _Exchange[T], error: errors.ModelError) -> str:
+    def _record_refusal_and_explain_end(self, exchange: _Exchange[T], error: errors.ModelError) -> str:
         """Say why another attempt cannot succeed within the longest wait; '' if it may."""
         wait_s, lane = error.retry_after_s or 0.0, exchange.call.lane
         if wait_s > LONGEST_HOLD_S:

@@ -73,7 +73,7 @@ def scale_to_points(*measures: str) -> list[Spec]:
     )
 
 
-def keep_known_add_ends(measure: str) -> list[Spec]:
+def keep_rows_with_ends(measure: str) -> list[Spec]:
     """Keep the rows that have the measure, with ``begin`` and ``end`` of its interval; one without an
     interval is a point, since an axis needs values."""
     ends = {

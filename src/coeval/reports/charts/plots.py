@@ -17,7 +17,7 @@ from coeval.reports.charts.chart_spec import (
     encode_columns,
     filter_rows,
     interval_layers,
-    keep_known_add_ends,
+    keep_rows_with_ends,
     make_layer,
     measure_tooltip,
     names_axis,
@@ -46,7 +46,7 @@ def bias_plot(table: str, biases: Sequence[str], judges: Sequence[str], models: 
     zero = make_layer("rule", {"x": {"datum": 0}}, strokeDash=[3, 3])
     drawn = interval_layers("value", (encode_column("begin:Q", title="points"), "end"), 65, 2, **shared)
     height = max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP)
-    return chart_spec(table, [zero, *drawn], height, *scale_to_points("value"), *keep_known_add_ends("value"))
+    return chart_spec(table, [zero, *drawn], height, *scale_to_points("value"), *keep_rows_with_ends("value"))
 
 
 # --- Forest plot
@@ -225,7 +225,7 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
     low = encode_column("begin:Q", scale=scale, title="points", axis={"tickCount": 8})
     layers = interval_layers("shown", (low, "end"), 100, y=y, tooltip=tips)
     height = max(len(rows), 1) * _INTERVAL_STEP
-    return chart_spec(table, layers, height, chosen, *scale_to_points("shown"), *keep_known_add_ends("shown"))
+    return chart_spec(table, layers, height, chosen, *scale_to_points("shown"), *keep_rows_with_ends("shown"))
 
 
 # --- Item difficulty and discrimination

@@ -62,7 +62,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
         items,
         strata,
     )
-    texts = item_problem_and_absent_value_sentences(measures.coverage)
+    texts = item_problem_and_coverage_sentences(measures.coverage)
     return ReportSection.with_rows(
         "benchmark", "Is the benchmark any good?", texts, pictures, tables, TASK_TABLE.name
     )
@@ -74,7 +74,7 @@ TEACHER_TABLE = MeasureTable(
 )
 
 
-def item_problem_and_absent_value_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
+def item_problem_and_coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     """Yield sentences on problems of items and on declared values that no item has."""
     items = sum(task.acr.n or 0 for task in coverage.values())
     scored = sum(task.scored for task in coverage.values())

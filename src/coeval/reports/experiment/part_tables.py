@@ -18,7 +18,7 @@ from coeval.reports.evaluation_report import all_metrics_table
 from coeval.reports.experiment.benchmark_section import (
     TASK_TABLE,
     TEACHER_TABLE,
-    item_problem_and_absent_value_sentences,
+    item_problem_and_coverage_sentences,
     item_table,
 )
 from coeval.reports.experiment.cost_section import scatter_by_source_table
@@ -73,7 +73,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
         yield from _robust_tables(measures.robust)
     if "coverage" in parts:
         yield TASK_TABLE.fill(measures.coverage)
-        yield from map(Sentence, item_problem_and_absent_value_sentences(measures.coverage))
+        yield from map(Sentence, item_problem_and_coverage_sentences(measures.coverage))
     if "items" in parts:
         values = [(item.discrimination, name) for name, item in measures.items.items()]
         worst = sorted((value, name) for value, name in values if value is not None)[:_MOST_ITEMS]

@@ -96,7 +96,7 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     pictures = [
         _part_heat_map(tables[0], "factors", "Scores by task and factor", _part_names(parts), students),
     ]
-    if widest := _keep_names_where_students_differ_most(values):
+    if widest := _keep_names_that_differ_most(values):
         pictures.append(
             _part_heat_map(tables[1], "attributes", "Scores by attribute value", widest, students)
         )
@@ -190,7 +190,7 @@ def _part_heat_map(
     return heat_map(name, title, grid)
 
 
-def _keep_names_where_students_differ_most(parts: list[_PartScore]) -> list[str]:
+def _keep_names_that_differ_most(parts: list[_PartScore]) -> list[str]:
     """Return the parts that a picture has room for, in their order: those in which students differ most."""
     scores: dict[str, list[float]] = {}
     for (_, name), value in _values_by_cell(parts).items():

@@ -221,7 +221,7 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows(_ITEMS)
     label_names = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
     reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    _make_answer_score_and_won_by(reader)
+    _make_answer_and_win_tables(reader)
     for statement in _TABLE_NAMES.format(labels=label_names, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
@@ -236,7 +236,7 @@ def make_item_tables(reader: Reader) -> None:
 
 
 @singledispatch
-def _make_answer_score_and_won_by(reader: Reader) -> None:
+def _make_answer_and_win_tables(reader: Reader) -> None:
     """Make ``answer_score``, and fill ``won_by`` with each student's share of a comparison; a benchmark's
     scores are cells already."""
     reader.rows(
@@ -244,7 +244,7 @@ def _make_answer_score_and_won_by(reader: Reader) -> None:
     )
 
 
-@_make_answer_score_and_won_by.register
+@_make_answer_and_win_tables.register
 def _(reader: RunReader) -> None:
     make_answer_score_table(reader)
     if (pairs := read_pair_comparisons(reader)) is None:
@@ -353,7 +353,7 @@ def find_item_rows(reader: Reader, choice: ItemChoice, first: int, most: int) ->
     failed = "v.failed::INTEGER + coalesce(s.failed, 0) AS failed"
     kept = (
         f"SELECT v.no, s.* EXCLUDE (no, failed), {failed} "  # noqa: S608 - names of ours
-        f"FROM viewed v {_join_kind(choice)} ({summed}) s USING (no)"
+        f"FROM viewed v {_choose_answer_join(choice)} ({summed}) s USING (no)"
     )
     order = (
         "margin DESC, no" if choice.lost is not None and choice.order == "id" else _ORDER_SQL[choice.order]
@@ -370,7 +370,7 @@ def find_item_rows(reader: Reader, choice: ItemChoice, first: int, most: int) ->
     return RowPage(read_item_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
 
 
-def _join_kind(choice: ItemChoice) -> str:
+def _choose_answer_join(choice: ItemChoice) -> str:
     """Keep items without an answer, unless the choice is among answers."""
     chosen = choice.students or choice.judges or choice.factors or choice.lost
     return "JOIN" if chosen else "LEFT JOIN"

@@ -81,11 +81,11 @@ def summarise_folder(reader: Reader, results: Mapping[str, Any]) -> FolderSummar
     names = list(dict.fromkeys((*students, *models, *(row["model"] for row in results["costs"]))))
     shown_names = ShownNames.of(names, None if reader.planned is None else reader.planned.labels)
     leads = tuple(shown_names.text(text) for text in results["leads"])
-    best = _find_best_by_any(results, overall, shown_names)
+    best = _find_best_by_any_measure(results, overall, shown_names)
     return FolderSummary(len(set(students or models)), items, best, leads, shown_names.key)
 
 
-def _find_best_by_any(
+def _find_best_by_any_measure(
     results: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown_names: ShownNames
 ) -> Best | None:
     """Find who is best: by score, else by comparisons, labels or a benchmark's headline metrics."""
