@@ -138,7 +138,7 @@ def extract_json(text: str) -> Extracted:
     starts = (begin, 0) if begin else (0,)
     try:
         for start in starts:
-            extracted = _find_or_repair_object_or_array(text[start:])
+            extracted = _find_or_repair_json(text[start:])
             if extracted is not None and not _is_deeper(extracted.value, _MOST_NESTED):
                 return extracted
     except RecursionError:
@@ -158,7 +158,7 @@ def every_json(text: str) -> Iterator[tuple[int, Any]]:
     """
     with suppress(RecursionError):
         begin = _index_after_json_fence(text)
-        for start, value in _iterate_start_and_json_or_none(text[begin:], Pairs):
+        for start, value in _iterate_starts_and_json_values(text[begin:], Pairs):
             if value is not None and not _is_deeper(value, _MOST_NESTED):
                 yield begin + start, value
 
@@ -169,10 +169,10 @@ def _index_after_json_fence(text: str) -> int:
     return fence.end() if fence is not None else 0
 
 
-def _find_or_repair_object_or_array(text: str) -> Extracted | None:
+def _find_or_repair_json(text: str) -> Extracted | None:
     """Find valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
     weak: Extracted | None = None
-    for start, value in _iterate_start_and_json_or_none(text):
+    for start, value in _iterate_starts_and_json_values(text):
         if value is None:
             # Valid objects further on may lie inside this damaged one, so it is tried first.
             if repaired := _repair_json_or_none(text[start:]):
@@ -184,7 +184,7 @@ def _find_or_repair_object_or_array(text: str) -> Extracted | None:
     return weak
 
 
-def _iterate_start_and_json_or_none(
+def _iterate_starts_and_json_values(
     text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Iterator[tuple[int, Any]]:
     """Yield where JSON begins in ``text``, with its value, or None if it is damaged.

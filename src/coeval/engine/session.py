@@ -306,7 +306,7 @@ class Accounts:
     budget_usd: float | None = None
     recorded: Mapping[str, Usage] = field(default_factory=dict)
 
-    def log_and_make_torn_line_note(self, path: Path, torn: bytes) -> ErrorLine:
+    def log_torn_line_as_error(self, path: Path, torn: bytes) -> ErrorLine:
         """Note a torn last line in the error log; its record is missing again."""
         log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
         return ErrorLine(
@@ -366,7 +366,7 @@ async def open_session(
                 specs, context.keys, ledger=ledger, http=context.http, batches=batches, store=context.store
             ) as models,
             report_host_problems(models.http, context.watcher.warn),
-            Journal(accounts.errors, accounts.log_and_make_torn_line_note) as journal,
+            Journal(accounts.errors, accounts.log_torn_line_as_error) as journal,
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
             if not context.batching.mode.calls_models:

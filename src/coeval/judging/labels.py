@@ -129,7 +129,7 @@ class LabelValues:
         """Find the declared values in ``text`` as whole words. Not counted: a part of a longer value ("true"
         in "not true"), of a hyphenated word or of a number, and a negated value ("not wrong"). A single
         letter counts unless it may be an article: "A because …", "option A fits", but not "A user …"."""
-        return {value for value, _ in self._find_values_and_if_at_edge(text)}
+        return {value for value, _ in self._find_values_and_edge_flags(text)}
 
     def find_only_stated(self, text: str) -> set[str]:
         """Return the declared value that ``text`` states, if any: as a whole, as its first clause, or as the
@@ -138,11 +138,11 @@ class LabelValues:
         clause = text[: end.start()] if (end := _CLAUSE_END.search(text)) else text
         if value := self.match_whole(text) or self.match_whole(clause):
             return {value}
-        occurrences = set(self._find_values_and_if_at_edge(clause))
+        occurrences = set(self._find_values_and_edge_flags(clause))
         values = {value for value, _ in occurrences}
         return values if len(values) == 1 and any(at_edge for _, at_edge in occurrences) else set()
 
-    def _find_values_and_if_at_edge(self, text: str) -> Iterator[tuple[str, bool]]:
+    def _find_values_and_edge_flags(self, text: str) -> Iterator[tuple[str, bool]]:
         """Yield the values within ``text``, and whether each is its first or last word."""
         if self._first is None:
             return

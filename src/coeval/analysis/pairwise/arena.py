@@ -213,8 +213,8 @@ def _score_one_judge_and_category(
         if judgment.baseline_first is None or judgment.model_first is None:
             failed += 1
             continue
-        baseline_wins, baseline_counts = _win_of_a_and_count(judgment.baseline_first, judgment)
-        model_wins, model_counts = _win_of_a_and_count(judgment.model_first, judgment)
+        baseline_wins, baseline_counts = _win_and_count_of_a(judgment.baseline_first, judgment)
+        model_wins, model_counts = _win_and_count_of_a(judgment.model_first, judgment)
         won[judgment.prompt] += (1 - baseline_wins) * baseline_counts + model_wins * model_counts
         counted[judgment.prompt] += baseline_counts + model_counts
     prompts = sorted(counted)
@@ -241,7 +241,7 @@ def _score_one_judge_and_category(
     )
 
 
-def _win_of_a_and_count(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
+def _win_and_count_of_a(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
     if label not in VERDICTS:
         raise ValueError(
             f"{label!r} (judge {judgment.judge}, prompt {judgment.prompt}) is not a verdict; "

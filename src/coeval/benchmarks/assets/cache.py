@@ -429,7 +429,7 @@ class Fetcher:
 
     def _read_from_source(self, file: AssetFile, target: Path) -> bytes:
         try:
-            return self._read_pinned_from_local_or_sources(file)
+            return self._read_pinned_copy_or_source(file)
         except SourceFailed as error:
             if not target.is_file():
                 raise
@@ -437,7 +437,7 @@ class Fetcher:
         except OSError as error:
             raise store_error("take files out of", self._local or self._cache.root, error) from error
 
-    def _read_pinned_from_local_or_sources(self, file: AssetFile) -> bytes:
+    def _read_pinned_copy_or_source(self, file: AssetFile) -> bytes:
         if self._local is not None and (local_copy := self._find_local_copy(file.path, file.sha256)):
             return local_copy.read_bytes()
         reasons = []

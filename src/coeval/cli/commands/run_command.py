@@ -25,7 +25,7 @@ from coeval.cli.command_names import (
     split_names,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import describe_failure_if_only_checks_owed, print_gaps, print_remedy
+from coeval.cli.views.gaps_view import describe_failure_of_owed_checks, print_gaps, print_remedy
 from coeval.cli.views.progress_view import print_open_batches, show_progress_while
 from coeval.cli.views.results_view import print_results
 from coeval.cli.views.table_view import show_tables
@@ -372,7 +372,7 @@ def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Consol
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "First raise the limits that the warnings above name." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
-        first = first or describe_failure_if_only_checks_owed(RunDir(run.path), others)
+        first = first or describe_failure_of_owed_checks(RunDir(run.path), others)
         print_remedy(messages, summary.short, next_command, owed=summary.missing, first=first)
         if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")

@@ -89,7 +89,7 @@ def show(
             streams.warn(messages, note)
         (chosen, fitting), planned = read_chosen_answers(reader, choice), reader.planned
         if not chosen:
-            streams.say(messages, _refuse_unknown_or_explain_no_answers(reader, choice))
+            streams.say(messages, _explain_no_answers_or_refuse(reader, choice))
     if as_json:
         sys.stdout.writelines(f"{line}\n" for line in answer_json_lines(chosen))
     else:
@@ -98,7 +98,7 @@ def show(
         streams.say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
 
 
-def _refuse_unknown_or_explain_no_answers(reader: RunReader, choice: AnswerChoice) -> str:
+def _explain_no_answers_or_refuse(reader: RunReader, choice: AnswerChoice) -> str:
     """Say why no answer fits. Raises UsageError: the run has no such name or id."""
     if choice.id is not None:
         raise UsageError(

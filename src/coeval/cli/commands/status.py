@@ -83,7 +83,7 @@ def status(
     failed_jobs = 0
     if fetch_batches or cancel_batches:
         if is_run:
-            failed_jobs = _fetch_or_cancel_and_count_unchecked(RunDir(path), keys, cancel=cancel_batches)
+            failed_jobs = _settle_batches_and_count_unchecked(RunDir(path), keys, cancel=cancel_batches)
         else:
             failed_jobs = _cancel_jobs_and_count_failures(RunDir(path), keys, find_writer_pid(path))
     console = streams.results()
@@ -201,7 +201,7 @@ def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer_pi
     return failed_jobs
 
 
-def _fetch_or_cancel_and_count_unchecked(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
+def _settle_batches_and_count_unchecked(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     """Make records of what batch jobs returned, without requests; return how many could not be checked."""
     messages = streams.messages()
     if not folder.pending_batches.exists():

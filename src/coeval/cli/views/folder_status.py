@@ -17,7 +17,7 @@ from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import (
-    describe_failure_if_only_checks_owed,
+    describe_failure_of_owed_checks,
     print_remedy,
     show_lacking_and_count_hidden,
     show_unscored_checks,
@@ -409,7 +409,7 @@ def _show_invalid_and_owed_records(
         checks = owed - sum(supply.missing for supply in gaps.short)
         used_up = ", ".join(key for key, limit in limits if limit.leaves_too_little)
         raised = f"Raise these limits first: {used_up}."
-        first = raised if used_up else describe_failure_if_only_checks_owed(folder, checks)
+        first = raised if used_up else describe_failure_of_owed_checks(folder, checks)
         whole = owed + len(gaps.unsettled)
         print_remedy(console, gaps.short, build_continue_command(folder), owed=whole, first=first)
 

@@ -66,7 +66,7 @@ def print_remedy(
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
 
 
-def describe_failure_if_only_checks_owed(folder: RunDir, owed: int) -> str:
+def describe_failure_of_owed_checks(folder: RunDir, owed: int) -> str:
     """Name the first reason why checks have no score if only checks are ``owed``; else return ''."""
     unscored = read_unscored_checks(folder)
     if not unscored.records or owed > unscored.records:

@@ -112,7 +112,7 @@ class ModelAccount(msgspec.Struct):
         self.settlements = [*self.settlements, Settlement(at, by, bill_usd, self.uncertain_usd)]
         self.uncertain_usd, self.unpriced = 0.0, 0
 
-    def absorb_crash_and_check_lost_cost(self, recorded: Usage) -> bool:
+    def absorb_crash_and_check_loss(self, recorded: Usage) -> bool:
         """Count what a crashed process had reserved as perhaps spent, but for what the folder's records prove
         was spent; return whether the account lacked such cost."""
         self.requests, self.reserved = self.requests + self.reserved, 0
@@ -140,13 +140,13 @@ class AccountFile:
         """Read the file; StoreError if it is damaged or unreadable."""
         self._content, self.rows = _read_accounts(self.path)
 
-    def absorb_crash_and_check_lost_cost(self, recorded: Mapping[str, Usage]) -> bool:
+    def absorb_crash_and_check_loss(self, recorded: Mapping[str, Usage]) -> bool:
         """Absorb a crash in each account, given the folder's usage; return whether one lacked cost."""
         for name, usage in recorded.items():
             if usage.cost_usd:
                 self.rows.setdefault(name, ModelAccount())
         lost_cost = {
-            name: row.absorb_crash_and_check_lost_cost(recorded.get(name, Usage()))
+            name: row.absorb_crash_and_check_loss(recorded.get(name, Usage()))
             for name, row in self.rows.items()
         }
         return any(lost_cost.values())
@@ -196,7 +196,7 @@ def settle_accounts(
                 f"{name} has unfinished batch jobs, which its bill may include; collect or cancel "
                 "them first (--fetch-batches, --cancel-batches)"
             )
-    file.absorb_crash_and_check_lost_cost(recorded)
+    file.absorb_crash_and_check_loss(recorded)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     for name, usd in bills.items():
         file.rows[name].settle(usd, at, by)

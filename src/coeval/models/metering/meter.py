@@ -301,7 +301,7 @@ class Ledger:
                     "folder's records say."
                 ) from error
             self._file.set_aside()
-        if self._file.absorb_crash_and_check_lost_cost(recorded):
+        if self._file.absorb_crash_and_check_loss(recorded):
             self._file.write()  # for readers, and in case this start is killed at once
         self.budget_gate = BudgetGate(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}

@@ -77,9 +77,7 @@ class SharedHosts:
             sharing[address.key].append(address)
         for key, models in sharing.items():
             self._open_or_merge_endpoint(key, models)
-        self._share_secrets_and_names_within_host(
-            address for models in sharing.values() for address in models
-        )
+        self._share_secrets_and_names(address for models in sharing.values() for address in models)
         return {key: self._endpoints[key] for key in sharing}
 
     def _open_or_merge_endpoint(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
@@ -99,7 +97,7 @@ class SharedHosts:
         problem = None if self._throttle is None else self._throttle.pop_unreported_problem()
         return [] if problem is None else [problem]
 
-    def _share_secrets_and_names_within_host(self, addresses: Iterable[ModelAddress]) -> None:
+    def _share_secrets_and_names(self, addresses: Iterable[ModelAddress]) -> None:
         endpoints_by_host: defaultdict[str, list[Endpoint]] = defaultdict(list)
         for endpoint in self._endpoints.values():
             endpoints_by_host[URL(endpoint.url).authority].append(endpoint)

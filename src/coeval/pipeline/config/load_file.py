@@ -146,7 +146,7 @@ def read_config(
     if resume_from is not None and isinstance(document.data.get("experiment"), dict):
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
-    document = _take_absent_sections_from_resumed_run(document)
+    document = _take_sections_of_resumed_run(document)
     _fill_omitted_keys_of_tasks_with_items(document.data)
     add_empty_models_if_answers_exist(document.data)
     _fill_output_descriptions_from_label_values(document.data)
@@ -219,7 +219,7 @@ def _expand_home(document: Document) -> None:
             section[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
 
 
-def _take_absent_sections_from_resumed_run(document: Document) -> Document:
+def _take_sections_of_resumed_run(document: Document) -> Document:
     """Take absent ``models`` and ``tasks`` from the configuration of the run that ``resume_from`` names."""
     experiment = document.data.get("experiment")
     absent = [section for section in ("models", "tasks") if section not in document.data]

@@ -293,7 +293,7 @@ def find_broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _check_interfaces_roles_and_batching(draft)
     yield from check_roles(draft)
     yield from _refuse_model_mode_in_first_phases(draft)
-    yield from _check_resume_from_and_extended_rubrics(draft)
+    yield from _check_resumed_run_and_rubrics(draft)
     yield from _check_batch_settings(draft)
     yield from _check_parameters(draft)
     yield from check_existing_answers(draft)
@@ -345,7 +345,7 @@ def _refuse_model_mode_in_first_phases(draft: Draft) -> Iterator[Finding]:
             yield Finding(("experiment", "phases", phase), "V-08", message)
 
 
-def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
+def _check_resumed_run_and_rubrics(draft: Draft) -> Iterator[Finding]:
     """Check that ``resume_from`` names another run, and that ``rubric: extend`` has one (V-09, V-10)."""
     source = draft.get("experiment", "resume_from")
     storage = draft.get("experiment", "storage_folder")

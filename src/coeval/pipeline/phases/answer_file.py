@@ -191,7 +191,7 @@ def _fill_from_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask,
     for task_items, file in targets:
         file.set_answers_and_compare_with_file(rows.match_answers_and_mark_rows(task_items))
     for task_items, _ in targets:
-        rows.ignore_rows_of_left_out_items(task_items.task)
+        rows.ignore_rows_of_omitted_items(task_items.task)
     targets[0][1].notes += rows.describe_problems_and_unused_rows()
 
 
@@ -237,7 +237,7 @@ class _AnswerTableRows:
             return _squeeze_blanks(item.prompt or "")
         return item.id if item.id in self._rows else item.own_id
 
-    def ignore_rows_of_left_out_items(self, task: TaskConfig) -> None:
+    def ignore_rows_of_omitted_items(self, task: TaskConfig) -> None:
         """Ignore rows of items that the task's table has, and ``items.limit`` and the like leave out."""
         if task.items is None or self._rows.keys() <= self._used:
             return
