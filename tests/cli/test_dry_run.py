@@ -130,7 +130,7 @@ def test_a_range_beyond_the_proposed_attributes_is_told_once_these_are_known(
     assert (before.code, warnings(before.err)) == (0, [])
     run = coeval("run", "--config", lab.file)
     again = coeval("run", "--config", lab.file, "--continue", "--dry-run")
-    reported = r"tasks\.story\.sampling\.%s \[%s\] is more than there is to sample \((.*)\); items have (.*)"
+    reported = r"tasks\.story\.sampling\.%s \[%s\] exceeds what can be sampled \((.*)\); items have (.*)"
     item, *_ = lab.records("data_generation").values()
     for ended in (run, again):
         of_target, of_nuance = warnings(ended.err)

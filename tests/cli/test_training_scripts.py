@@ -325,7 +325,7 @@ def test_ctrl_c_of_a_script_ends_all_of_it(place: Place) -> None:
     finally:
         process.kill()
     assert process.returncode == 130, said
-    assert "the same command resumes there" in said
+    assert "the same command resumes" in said
     assert of_server(place.folder / "stopped") == []
 
 

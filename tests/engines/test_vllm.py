@@ -246,7 +246,7 @@ def test_a_sweep_of_three_checkpoints_goes_on_over_a_killed_server(run: Path, tm
     assert killed, said
     assert code == 0, said
     assert "3 of 3 jobs done" in said
-    assert "its server ended and is restarted" in said
+    assert "its server ended and is being restarted" in said
 
 
 def test_local_answers_are_those_of_the_engine(run: Path, server: Vllm, tmp_path: Path) -> None:

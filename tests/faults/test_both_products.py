@@ -184,7 +184,7 @@ async def test_one_that_does_not_answer_ends_the_start(product: str, tmp_path: P
         assert done.code == 2
         assert "1 of 1 models does not answer:\n  m: " in done.err
         assert "401" in done.err
-        assert "go on all the same with --probe-on-fail warn." in done.err
+        assert "or continue anyway with --probe-on-fail warn." in done.err
         assert (len(server.requested), program.sent(), found(program)) == (1, 1, [("m", False)])
         assert program.answers() == {}
     async with fake(reply=good, extra_fields=["top_k"]) as server:

@@ -184,7 +184,7 @@ async def test_an_outage_ends_soon_for_what_is_left(tmp_path: Path) -> None:
         summary = await run(file)
         assert summary.phases["data_generation"].failed == {"server": 40}
         first, last = records(folder_of(file), "data_generation").values(), errors(folder_of(file))
-        assert any("nothing but errors for" in record["error"]["message"] for record in first)
+        assert any("only errors for" in record["error"]["message"] for record in first)
         assert len(last) == 40
         assert len(host.requested) < 40 * 8
         host.fault = None

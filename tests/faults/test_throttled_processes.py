@@ -85,7 +85,7 @@ async def test_a_file_that_cannot_be_shared_is_told_and_an_interval_that_is_none
             run, MIN_INTERVAL_S="0.0001", EVAL_THROTTLE_STATE_PATH=nowhere
         )
         assert (code, requested) == (0, N + 1)
-        assert reported.count("requests are kept 0.0001 s apart in this process alone") == 1
+        assert reported.count("requests are kept 0.0001 s apart in this process only") == 1
 
 
 @pytest.mark.process

@@ -60,7 +60,7 @@ WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")
         ),
         ("judge_modell: j\n", "did you mean 'judge_model'?"),
         ("checkpoints:\n- {step: 0, path: a}\n- {step: 1, pth: b}\n", "checkpoints[1].pth"),
-        ("shards: many\n", "sweep.yaml:1  shards  V-20  is text, and is to be a whole number"),
+        ("shards: many\n", "sweep.yaml:1  shards  V-20  is text, and must be a whole number"),
         ("slots: 0\n", "sweep.yaml:1  slots  V-20  is to be a whole number of at least 1"),
         ("watch_interval: -1\n", "is to be a number of at least 0.1"),
         ("top_p: 1.5\n", "is to be a number of at most 1"),
