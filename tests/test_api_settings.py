@@ -141,7 +141,7 @@ async def test_it_works_where_a_loop_is_running_and_is_watched(
     [
         ({"tasks": "ifeval"}, "^model is needed for ifeval"),
         ({"tasks": "ifevil", "model": "m"}, "^tasks: there is no task 'ifevil'; did you mean ifeval"),
-        ({"tasks": "ifeval", "model": "m", "temperature": -1}, "temperature is to be a number of at least 0"),
+        ({"tasks": "ifeval", "model": "m", "temperature": -1}, "temperature must be a number of at least 0"),
         ({"tasks": "ifeval", "model": "m", "num_runs": "2"}, "num_runs is text, and must be a whole number"),
         ({"tasks": "ifeval", "model": "m", "probe": "never"}, "^probe cannot be used"),
         ({"tasks": "healthbench", "model": "m", "judge_only": True, "inference_only": True},
