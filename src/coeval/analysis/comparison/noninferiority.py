@@ -461,7 +461,8 @@ def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, 
         how = "significantly more than" if is_significant else "not significantly, but more than"
         # in hundredths of the scale, as the allowed loss is, whatever the metric's own unit
         by, low, high = (
-            -100 * end / comparison.scale for end in (comparison.difference, *reversed(comparison.ci95))
+            -100 * end / comparison.scale
+            for end in (comparison.difference, *reversed(comparison.ci95_adjusted))
         )
         loss = plus_minus_or_bracketed(by, low, high)
         return (
