@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import inspect
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,9 +28,14 @@ EXAMPLES = {
 NEEDS = {"log_results": "mlflow", "sweep_callback": "transformers"}
 
 
+class Place(NamedTuple):
+    folder: Path
+    address: str
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of simulated models, in a folder with the runs, sweeps and checkpoints of the examples."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A folder with the runs, sweeps and checkpoints of the examples, and simulated models."""
     folder = tmp_path_factory.mktemp("examples")
     shutil.copytree(ROOT / "examples", folder / "examples")
     for step in (10, 20, 30):
@@ -39,19 +46,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     served = ["tiny:skill=0.5", "step_10:skill=0.3", "step_20:skill=0.8", "judge"]
     models = [word for model in served for word in ("--model", model)]
     simulate = [sys.executable, "-m", "coeval", "simulate", "--port", str(port), *models]
-    before = Path.cwd()
-    os.chdir(folder)
-    with subprocess.Popen(simulate, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(simulate, stdout=subprocess.PIPE, text=True, cwd=folder) as server:
         assert server.stdout is not None
         server.stdout.readline()
-        coeval.run("examples/quickstart.yaml")
-        sweep = "\n".join(example.source for example in EXAMPLES["sweep"][:1])
-        for name in ("run_a", "run_b"):
-            code = sweep.replace("run_a", name).replace("localhost:8000", f"127.0.0.1:{port}")
-            exec(code, {"coeval": coeval})  # noqa: S102  an example of our own
-        yield f"127.0.0.1:{port}"
+        with chdir(folder):
+            coeval.run("examples/quickstart.yaml")
+            for name in ("run_a", "run_b"):
+                code = EXAMPLES["sweep"][0].source.replace("run_a", name)
+                exec(code.replace("localhost:8000", f"127.0.0.1:{port}"), {"coeval": coeval})  # noqa: S102  ours
+        yield Place(folder, f"127.0.0.1:{port}")
         server.terminate()
-    os.chdir(before)
 
 
 def test_every_public_function_has_an_example() -> None:
@@ -62,14 +66,13 @@ def test_every_public_function_has_an_example() -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", [name for name, examples in EXAMPLES.items() if examples])
-def test_the_examples_run(name: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_run(name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     needed = NEEDS.get(name)
     if needed and find_spec(needed) is None:
         pytest.skip(f"needs {needed}")
-    text = "import asyncio, coeval\nfrom pathlib import Path\n"
-    names: dict[str, object] = {}
-    exec(text, names)  # noqa: S102  the imports of all examples
-    doc = (inspect.getdoc(PUBLIC[name]) or "").replace("localhost:8000", address)
+    names = {"asyncio": asyncio, "coeval": coeval, "Path": Path}
+    doc = (inspect.getdoc(PUBLIC[name]) or "").replace("localhost:8000", place.address)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    runner.run(doctest.DocTestParser().get_doctest(doc, names, name, None, None))
+    with chdir(place.folder):
+        runner.run(doctest.DocTestParser().get_doctest(doc, names, name, None, None))
     assert runner.failures == 0, capsys.readouterr().out

@@ -185,7 +185,8 @@ def open_run(path: str | Path) -> Run:
     Raises UsageError: it is neither; the message says what it is, and names runs close by; StoreError: it
     holds links that lead out of it, or pipes and the like.
 
-    >>> coeval.open_run("runs/quickstart").results().students[0].student 'sim-large'
+    >>> coeval.open_run("runs/quickstart").results().students[0].student
+    'sim-large'
     """
     return Run(require_results(Path(path)))
 
@@ -205,7 +206,8 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     Raises UsageError: a folder holds no results, there are no two to compare, or they share no scored
     items; StoreError: a file cannot be read at all.
 
-    >>> print(coeval.compare("runs/quickstart").sentences[0]) sim-large leads ...
+    >>> print(coeval.compare("runs/quickstart").sentences[0])
+    sim-large leads ...
     """
     require_address_space_for_results()
     from coeval.analysis.comparison.comparisons import compare_sides

@@ -133,7 +133,8 @@ def compare_sweeps(
     Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
     alike; StoreError: a file cannot be read at all.
 
-    >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0]) Ship run_a step 20, ...
+    >>> print(coeval.compare_sweeps("outputs/run_a", "outputs/run_b").sentences[0])
+    Ship run_a step 20, ...
     """
     require_address_space_for_results()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared

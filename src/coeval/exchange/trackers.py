@@ -104,7 +104,8 @@ def log_results(
     Raises UsageError: the folder holds no results, or a tracker is not installed or did not take them;
     StoreError: a file cannot be read or written.
 
-    >>> list(coeval.log_results("runs/quickstart", to="mlflow")) ['mlflow:coeval']
+    >>> list(coeval.log_results("runs/quickstart", to="mlflow"))
+    ['mlflow:coeval']
     """
     from coeval.exchange.headlines import TrackedFolder
 

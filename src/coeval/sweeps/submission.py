@@ -36,7 +36,8 @@ def submit_checkpoint(
     times of its files. Raises UsageError: there is no such folder, the step is that of another path, or
     ``out`` is not a sweep's; StoreError: the queue cannot be written.
 
-    >>> coeval.submit_checkpoint("outputs/run_a", step=30, path="checkpoints/step_30") 0
+    >>> coeval.submit_checkpoint("outputs/run_a", step=30, path="checkpoints/step_30")
+    0
     """
     out, folder = Path(out), Path(path).absolute()
     if step < 0:

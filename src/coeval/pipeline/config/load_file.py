@@ -122,7 +122,8 @@ def load_config(source: Source) -> Config:
     Raises ConfigError: with every problem, one ``file:line  path  V-NN  what is wrong; what would be
     right`` each.
 
-    >>> coeval.load_config("examples/quickstart.yaml").experiment.id 'quickstart'
+    >>> coeval.load_config("examples/quickstart.yaml").experiment.id
+    'quickstart'
     """
     return read_config(source).config
 
