@@ -119,7 +119,7 @@ def test_items_are_read_walked_and_left_by_keyboard_alone(browser: Browser, writ
     page.locator(".items .walk .where", has_text="3 of 60").wait_for()
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog")
-    assert "next answer" in dialog.inner_text()
+    assert "next or previous answer" in dialog.inner_text()
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     assert page.locator(".items .whole").is_visible(), "the first Escape closed the list of keys alone"
