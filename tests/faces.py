@@ -243,7 +243,7 @@ HEADINGS = {
     "n": "n", "items": "n", "failed": "failed", "missing": "missing",
     "difference": "difference", "b − a": "difference",
     "over items and judges": "difference over judges", "judges": "difference over judges",
-    "least": "least", "could be seen": "least",
+    "least": "least", "detectable": "least",
     "p": "p", "p (holm)": "p", "p (holm), judges too": "p over judges",
     "cost": "cost", "cost_usd": "cost", "accuracy": "accuracy",
     "strength": "strength", "pairwise strength": "strength", "wins in 100": "strength",

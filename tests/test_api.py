@@ -242,7 +242,7 @@ def test_what_is_overwritten_is_told(lab: Lab) -> None:
     coeval.run(lab.file)
     witness = Witness()
     coeval.run(lab.file, watcher=witness, overwrite=True)
-    [reported] = [note for note in witness.notes if "is now in" in note]
+    [reported] = [note for note in witness.notes if "are now in" in note]
     assert str(lab.path / "replaced") in reported
 
 

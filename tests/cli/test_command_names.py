@@ -104,7 +104,7 @@ def test_an_analysis_and_its_folder_are_told_apart(finished: Path, here: Path, c
     (here / "exp").symlink_to(finished)
     assert coeval("analyze", "exp").code == 0
     wrong = coeval("analyze", "studnets", finished)
-    assert (wrong.code, "called studnets; did you mean students?" in wrong.err) == (1, True)
+    assert (wrong.code, "no analysis is named studnets; did you mean students?" in wrong.err) == (1, True)
     assert "there is no folder nowhere" in coeval("analyze", "./nowhere").err
 
 

@@ -111,13 +111,13 @@ def test_it_says_what_so_few_items_cannot_cover(here: Path, coeval: Command) -> 
         (
             300,
             None,
-            "story: judges give no reasons: reasons for 6 factors take about 360 tokens a reply, and "
+            "story: judges give no reasons: reasons for 6 factors need about 360 tokens a reply, and "
             "max_tokens allows fewer (joe 300); set it to 360 or more, or set `rationale`",
         ),
         (
             300,
             True,
-            "V-43 tasks.story.rationale is true, but reasons for 6 factors take about 360 tokens a reply, "
+            "V-43 tasks.story.rationale is true, but reasons for 6 factors need about 360 tokens a reply, "
             "and max_tokens allows fewer (joe 300); set it to 360 or more, or verdicts may be cut off",
         ),
         (360, None, "story: judges give reasons (`rationale`); their max_tokens is sent unchanged"),

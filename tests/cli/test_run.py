@@ -180,7 +180,7 @@ def test_resume_takes_over_another_run(lab: Lab, coeval: Command) -> None:
     second.settings["phases"] = {"data_generation": "Keep", "response_collection": "Extend"}
     ended = coeval("run", "--config", second.file, "--resume", "exp")
     assert ended.code == 0
-    assert "took over" in ended.err
+    assert "reused" in ended.err
     assert (lab.counts(), second.counts()) == ((3, 3, 3), (3, 3, 3))
     assert second.lines("data_generation") == lab.lines("data_generation")
 

@@ -396,7 +396,7 @@ async def test_a_server_command_that_cannot_work_is_told_at_once_and_not_tried_f
     assert ended.code == 2, ended
     said = " ".join(ended.err.split())
     assert "step_30: its server ended and is being restarted: RuntimeError: Sleep mode" in said
-    assert said.count("is restarted") == 2, "once for each checkpoint"
+    assert said.count("is being restarted") == 2, "once for each checkpoint"
     assert "is retried" not in said
 
 
