@@ -180,6 +180,7 @@ def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
 
 
 _read_object = make_decoder(dict[str, Any])
+_CONTAINERS = (dict, list)
 # Keys that may say something else than a factor's score and reason.
 _ALIASES = frozenset({*FACTOR_KEYS, *SCORE_KEYS, *_REASON_KEYS} - {"score", "reason"})
 
@@ -238,12 +239,12 @@ def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels |
     for name, entry in entries.items():
         if name in scales and isinstance(entry, dict):
             for key, value in entry.items():
-                if isinstance(value, dict | list) or key in _ALIASES:
+                if type(value) in _CONTAINERS or key in _ALIASES:
                     return None
-                strings += 2 if isinstance(value, str) else 1
-        elif isinstance(entry, dict | list) or (name not in scales and _may_name_factor(name, scales)):
+                strings += 2 if type(value) is str else 1
+        elif type(entry) in _CONTAINERS or (name not in scales and _may_name_factor(name, scales)):
             return None
-        strings += 2 if isinstance(entry, str) else 1
+        strings += 2 if type(entry) is str else 1
     if body.count('"') - body.count('\\"') != 2 * strings:  # a key that stands twice may contradict itself
         return None
     scores: dict[str, str] = {}
