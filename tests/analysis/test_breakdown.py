@@ -152,7 +152,7 @@ def test_near_duplicates_are_found_among_thousands_and_nothing_else_is() -> None
         changed[n % 40] = "changed"
         prompts[at] = " ".join(changed).upper() if n % 2 else " ".join(changed)
         planted[at] = of
-    found = {twin.place: twin.of for twin in find_earlier_duplicates(prompts)}
+    found = {twin.later: twin.earlier for twin in find_earlier_duplicates(prompts)}
     assert found == planted
 
 
@@ -160,7 +160,7 @@ def test_near_duplicates_are_found_among_thousands_and_nothing_else_is() -> None
 def test_equal_prompts_do_not_cost_their_square() -> None:
     found = find_earlier_duplicates(["one and the same prompt for all"] * 20_000)
     assert len(found) == 19_999
-    assert {twin.of for twin in found} == {0}
+    assert {twin.earlier for twin in found} == {0}
     assert find_earlier_duplicates(["", "", "a", "a b"])[0][:2] == (1, 0)
 
 
@@ -219,7 +219,7 @@ def test_what_a_template_says_around_each_item_counts_for_nothing() -> None:
     prompts = [f"{template} {' '.join(drawn.choices(words, k=20))}" for _ in range(40)]
     assert find_earlier_duplicates(prompts) == []
     found = find_earlier_duplicates([*prompts, *(f"{prompt} more" for prompt in prompts[:5])])
-    assert {(twin.place, twin.of) for twin in found} == {(40 + n, n) for n in range(5)}
+    assert {(twin.later, twin.earlier) for twin in found} == {(40 + n, n) for n in range(5)}
     assert len(find_earlier_duplicates([template] * 12)) == 11
 
 
@@ -230,7 +230,7 @@ def test_prompts_without_words_of_their_own_are_duplicates_where_they_are_equal(
     prompts = [template + " ".join(drawn.choices("()[]{}", k=20)) for _ in range(30)]
     assert find_earlier_duplicates(prompts) == []
     found = find_earlier_duplicates([*prompts, prompts[3], f"{prompts[7]}  "])
-    assert [(twin.place, twin.of) for twin in found] == [(30, 3), (31, 7)]
+    assert [(twin.later, twin.earlier) for twin in found] == [(30, 3), (31, 7)]
 
 
 def test_a_chain_of_duplicates_is_one_group() -> None:

@@ -108,7 +108,7 @@ def test_likeness_of_prompts_is_scikit_learns() -> None:
     assert found.pairs == len(above[0])
     assert found.mean == pytest.approx(1 - apart[above].mean(), abs=1e-9)
     twins = {n for n in range(len(prompts)) if (apart[n, :n] <= 0.3).any()}
-    assert {twin.place for twin in find_earlier_duplicates(prompts)} == twins
+    assert {twin.later for twin in find_earlier_duplicates(prompts)} == twins
     assert {10, 30, 50} <= twins
 
 

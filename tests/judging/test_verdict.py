@@ -402,8 +402,8 @@ def _write(value: object) -> str:
 def test_the_fast_reader_agrees_with_the_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """On 40,000 random replies, with repeated and further keys, other spellings, words around, and damage."""
     draw, scales = Random(43), {"accuracy": HIGH_MEDIUM_LOW, "tone": HIGH_MEDIUM_LOW}
-    fast, agreed = verdict._parse_exact_reply, 0
-    monkeypatch.setattr(verdict, "_parse_exact_reply", lambda *_: None)
+    fast, agreed = verdict._parse_requested_form, 0
+    monkeypatch.setattr(verdict, "_parse_requested_form", lambda *_: None)
     for _ in range(40_000):
         names = [*(name for name in scales if draw.random() < 0.95)]
         names += draw.choices(_NAMES, k=draw.choice((0, 0, 0, 1, 2)))

@@ -206,7 +206,7 @@ _PLACES = (
 
 
 _CLOUDS = (
-    "`gemini` is asked by generateContent; its base URL may leave out `/v1beta`. `vertex` is asked by the "
+    "`gemini` is called by generateContent; its base URL may leave out `/v1beta`. `vertex` is asked by the "
     "same below the project and the location (`global` and the multi-regions `us` and `eu` have hosts of "
     "their own): a `model` is an id of Google's (`gemini-2.5-flash`), `publisher/id` for what another "
     "publisher serves by generateContent (Claude is not, nor what has only an OpenAI-shaped address), "
@@ -256,7 +256,7 @@ _ANSWER, _THINKING_ANSWER = (
     find_claude_family(f"claude-{name}").max_tokens for name in ("haiku-4-5", "opus-5")
 )
 _CLAUDE = (
-    "`anthropic` is asked by the Messages API, version 2023-06-01, at a `base_url` with or without `/v1`. "
+    "`anthropic` is called by the Messages API, version 2023-06-01, at a `base_url` with or without `/v1`. "
     "What a family of Claude takes stands in `src/coeval/models/dialects/anthropic_messages.py`; "
     "what it does not take is refused by name, or left out where nobody asked for it. `temperature`, "
     "`top_p` and `top_k` are for models up to Opus 4.6, Sonnet 4.6 and Haiku 4.5 (from 4.1 on not "

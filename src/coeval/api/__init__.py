@@ -87,7 +87,7 @@ def run(call: RunCall) -> Run:
     nothing new is asked, requests on the wire have a few seconds to finish, all finished work is on disk,
     and the `Run` is returned with exit code 130: check it before you start the next one.
 
-    - ``config``: what `load_config` returns or takes.
+    - ``config``: an experiment file's path, a mapping with its sections, or what `load_config` returned.
     - ``items``: the items of the only task, or of tasks by name, in the place of ``items.path``: a pandas
       or polars frame, an Arrow table, or a list of mappings. Columns are those that the task's ``items``
       names, else the usual ones.

@@ -181,8 +181,9 @@ def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
 
 _read_object = make_decoder(dict[str, Any])
 _CONTAINERS = (dict, list)
+_TELLING_KEYS = frozenset({*FACTOR_KEYS, *SCORE_KEYS, *_REASON_KEYS})
 # Keys that may say something else than a factor's score and reason.
-_ALIASES = frozenset({*FACTOR_KEYS, *SCORE_KEYS, *_REASON_KEYS} - {"score", "reason"})
+_ALIASES = _TELLING_KEYS - {"score", "reason"}
 
 _AROUND_A_WORD = " \t\r\n\"'`*_.,;:!#>()[]{}“”‘’„«»"
 # One to three words, as in ``Final score: High``; more than that is prose.
@@ -202,7 +203,7 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
     ``{factor: level}``, ``{factor: {"reason": …, "score": level, …}}``, a list of ``{"factor": …, "score":
     level}``, and each of these one level deeper. Names may differ in case and word separators. A factor with
     two different levels, at any place, is missing. Raises Unparsable: the reply holds no JSON."""
-    if (levels := _parse_exact_reply(text, scales)) is not None:
+    if (levels := _parse_requested_form(text, scales)) is not None:
         return levels
     parsed = extract_json(text)
     scores: dict[str, str] = {}
@@ -224,7 +225,7 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
     return Levels(scores, tuple(factor for factor in scales if factor not in scores), reasons)
 
 
-def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
+def _parse_requested_form(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
     """Read the levels of a reply in the requested form, as nearly all are; None for any other. There may be
     words and a fence around its only object, and further keys in it that say nothing of factors."""
     start, end = text.find("{"), text.rfind("}") + 1
@@ -263,9 +264,7 @@ def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels |
 
 def _may_name_factor(key: str, scales: Mapping[str, RubricScale]) -> bool:
     """Check whether a further key of a reply may say something of a factor."""
-    if key in _ALIASES or key in ("score", "reason"):
-        return True
-    return normalize_name(key) in map(_normalize_factor, scales)
+    return key in _TELLING_KEYS or normalize_name(key) in map(_normalize_factor, scales)
 
 
 _normalize_factor = lru_cache(normalize_name)

@@ -84,10 +84,10 @@ _MOST_TEMPLATE_PROMPTS = 1_000
 
 
 class NearDuplicate(NamedTuple):
-    """Indices of two prompts, the later first, and how similar they are."""
+    """Indices of two prompts, and how similar they are."""
 
-    place: int
-    of: int
+    later: int
+    earlier: int
     similarity: float
 
 
@@ -106,8 +106,8 @@ def find_earlier_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     ranked = _rank_shingles(prompts, _common_shingles(prompts))
 
     @lru_cache(4096)
-    def shingles_at(place: int) -> frozenset[int]:
-        return frozenset(ranked[place].tolist())
+    def shingles_at(index: int) -> frozenset[int]:
+        return frozenset(ranked[index].tolist())
 
     for at, shingles in enumerate(ranked):
         if at in best:
@@ -119,7 +119,7 @@ def find_earlier_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
             for other in others
         ]
         if alike := [twin for twin in twins if twin.similarity >= SIMILAR]:
-            best[at] = min(alike, key=lambda twin: (-twin.similarity, twin.of))
+            best[at] = min(alike, key=lambda twin: (-twin.similarity, twin.earlier))
         for shingle in rarest:
             if len(prompts_by_shingle[shingle]) < _MOST_PER_SHINGLE:
                 prompts_by_shingle[shingle].append(at)
@@ -141,14 +141,14 @@ def first_of_duplicate_group(duplicates: Sequence[NearDuplicate], prompt_count: 
     """Return the first index of each prompt's group, (prompt_count,): its own where it is alone."""
     first = list(range(prompt_count))
     for twin in duplicates:
-        root, other_root = first[twin.place], first[twin.of]
+        root, other_root = first[twin.later], first[twin.earlier]
         while first[root] != root:
             root = first[root]
         while first[other_root] != other_root:
             other_root = first[other_root]
         first[max(root, other_root)] = min(root, other_root)
-    for place in range(prompt_count):
-        first[place] = first[first[place]]
+    for index in range(prompt_count):
+        first[index] = first[first[index]]
     return np.array(first, np.int64)
 
 

@@ -359,7 +359,7 @@ class RunReader(Reader):
             alike = find_earlier_duplicates([prompts.get(item, "") for item in ids])
             first = first_of_duplicate_group(alike, len(ids))
             twins |= {
-                ids[duplicate.place]: Twin(ids[duplicate.of], ids[first[duplicate.place]])
+                ids[duplicate.later]: Twin(ids[duplicate.earlier], ids[first[duplicate.later]])
                 for duplicate in alike
             }
         return twins

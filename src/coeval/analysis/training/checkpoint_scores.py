@@ -67,7 +67,7 @@ class RunFacts(msgspec.Struct, frozen=True):
         return _hash_settings(self.judge, {"seed"}) if self.judge is not None else ""
 
     @property
-    def unrequested(self) -> int:
+    def unrequested_count(self) -> int:
         """Return how many answers and judgments were not requested yet."""
         return self.missing.get(_MISSING, 0)
 
@@ -172,10 +172,10 @@ def _choose_runs_of_task(
             reasons[run] = "its scores.jsonl is missing"
         else:
             read[run] = own
-    finished = [run for run, facts in read.items() if not facts.unrequested]
+    finished = [run for run, facts in read.items() if not facts.unrequested_count]
     if finished:
         for run in read.keys() - set(finished):
-            reasons[run] = f"unfinished: {read[run].unrequested:,} answers or judgments are missing"
+            reasons[run] = f"unfinished: {read[run].unrequested_count:,} answers or judgments are missing"
     kept = _keep_largest_group({run: facts for run, facts in read.items() if run not in reasons}, reasons)
     notes = [f"run_{run} is left out: {why}" for run, why in sorted(reasons.items())]
     notes += _unfinished_or_valueless_run_notes(kept)
@@ -261,8 +261,8 @@ def _changed_settings(a: _Requested | None, b: _Requested | None) -> list[str]:
 
 def _unfinished_or_valueless_run_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
     for run, facts in kept.items():
-        if facts.unrequested:
-            yield f"run_{run} is unfinished: {facts.unrequested:,} answers or judgments are missing"
+        if facts.unrequested_count:
+            yield f"run_{run} is unfinished: {facts.unrequested_count:,} answers or judgments are missing"
         lacking = {reason: count for reason, count in facts.missing.items() if reason != _MISSING}
         if failures := lacking or facts.n_failed:
             reasons = join_names(f"{count:,} {reason}" for reason, count in failures.items())
