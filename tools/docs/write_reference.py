@@ -206,14 +206,14 @@ _PLACES = (
 
 
 _CLOUDS = (
-    "`gemini` is called by generateContent; its base URL may leave out `/v1beta`. `vertex` is asked by the "
+    "`gemini` is called by generateContent; its base URL may leave out `/v1beta`. `vertex` is called by the "
     "same below the project and the location (`global` and the multi-regions `us` and `eu` have hosts of "
     "their own): a `model` is an id of Google's (`gemini-2.5-flash`), `publisher/id` for what another "
     "publisher serves by generateContent (Claude is not, nor what has only an OpenAI-shaped address), "
     "`endpoints/NUMBER` for one that was tuned, or a full name (`projects/…`). It needs `pip install "
     "'.[vertex]'` and a service account's key (`service_account_key`), whose project is asked where no "
     "other is set, or the application default credentials; tokens are renewed while a run goes on. An "
-    "`access_key` is an access token as `gcloud auth print-access-token` prints it. `bedrock` is asked by "
+    "`access_key` is an access token as `gcloud auth print-access-token` prints it. `bedrock` is called by "
     "Converse: `model` is a model's id, an inference profile's, or an ARN. It needs an API key of "
     "Bedrock, or `access_key_id` and `secret_access_key` (and `session_token`) and `pip install "
     "'.[bedrock]'`; profiles and roles of AWS are not looked for. What only Google knows "
